@@ -1,0 +1,52 @@
+/** The log: pino to standard error or to a file, scrubbed of secrets before it is written. */
+import { pino, type Logger } from 'pino';
+
+export type { Logger };
+
+/** Text that looks like a key or password assignment; its value becomes [redacted]. */
+const secretPatterns: readonly RegExp[] = [
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----/g,
+  /\b(?:sk|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{16,}/g,
+  /(?<=\b(?:api[_-]?key|authorization|bearer)["']?\s*[:=]\s*["']?)[^\s"',]{8,}/gi,
+];
+
+/** Replaces secrets known by value and those recognised by shape. */
+export class Redactor {
+  private readonly values = new Set<string>();
+
+  /** From now on this value never leaves in clear. Values under 6 characters are refused: they would eat text. */
+  add(secret: string): void {
+    if (secret.length >= 6) this.values.add(secret);
+  }
+
+  redact(text: string): string {
+    let out = text;
+    for (const value of this.values) out = out.replaceAll(value, '[redacted]');
+    for (const pattern of secretPatterns) out = out.replace(pattern, '[redacted]');
+    return out;
+  }
+
+  /** The same for every string inside a JSON-able value. */
+  redactDeep<T>(value: T): T {
+    if (typeof value === 'string') return this.redact(value) as T;
+    if (Array.isArray(value)) return value.map((item: unknown) => this.redactDeep(item)) as T;
+    if (value !== null && typeof value === 'object') {
+      return Object.fromEntries(
+        Object.entries(value).map(([key, inner]) => [key, this.redactDeep(inner as unknown)]),
+      ) as T;
+    }
+    return value;
+  }
+}
+
+export const redactor = new Redactor();
+
+/** INFRABED_LOG=debug|info|warn|error|silent; warnings and worse go to standard error by default. */
+export const log: Logger = pino(
+  {
+    level: process.env['INFRABED_LOG'] ?? 'error',
+    formatters: { log: (fields) => redactor.redactDeep(fields) },
+    base: null,
+  },
+  pino.destination({ dest: 2, sync: true }),
+);

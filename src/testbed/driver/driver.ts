@@ -1,0 +1,140 @@
+/** The small interfaces a backend implements, joined per node. Each has a fake held to the same suite. */
+import type { Duplex } from 'node:stream';
+import type { IoHost } from '../../core/io.js';
+import type { Journal } from '../../core/journal.js';
+
+/** What the power supply says. Unknown is not off. */
+export type PowerState = 'on' | 'off' | 'unknown';
+
+/** Desired state, idempotent, verified by reading back. @throws InfrabedError IB_POWER when the read-back disagrees. */
+export interface Power {
+  state(signal?: AbortSignal): Promise<PowerState>;
+  on(signal?: AbortSignal): Promise<void>;
+  /** Hard: nothing on the node gets to run any more. */
+  off(signal?: AbortSignal): Promise<void>;
+  /** Asks the operating system to shut down; ends when the node is off or rejects with IB_TIMEOUT. */
+  softOff(signal?: AbortSignal): Promise<void>;
+  /** Off, then on. On a node that is off it becomes `on`. */
+  cycle(signal?: AbortSignal): Promise<void>;
+  /** Hard reset without the off in between. On a node that is off it becomes `on`. */
+  reset(signal?: AbortSignal): Promise<void>;
+}
+
+/** The node's console, kept by the controller from before the first power-on. */
+export interface Console {
+  /** At most `maxBytes` of the end of the log. */
+  tail(maxBytes: number): Promise<string>;
+  /** Where the log lies on the controller, for the bundle. */
+  readonly path: string;
+}
+
+export interface Network {
+  /**
+   * A byte stream to a TCP port of the node, as seen from the cluster's own network.
+   * Errors after the connection arrive as the stream's `error`.
+   */
+  dial(port: number, signal?: AbortSignal): Promise<Duplex>;
+}
+
+/** One command for a node. Arguments are passed as arguments, never through a shell. */
+export interface NodeCommand {
+  argv: readonly string[];
+  stdin?: string | Uint8Array;
+  env?: Readonly<Record<string, string>>;
+  /** Default 60 000. The command is killed and `timedOut` set. */
+  timeoutMs?: number;
+  /** Kept bytes of each stream (default 1 MiB); what is over is dropped and `truncated` set. */
+  maxOutputBytes?: number;
+  signal?: AbortSignal;
+}
+
+export interface CommandResult {
+  /** null when the command was ended by a signal or by its time-out. */
+  exitCode: number | null;
+  /** Name of the signal (`SIGKILL`), or null. */
+  signal: string | null;
+  stdout: string;
+  stderr: string;
+  truncated: boolean;
+  timedOut: boolean;
+  durationMs: number;
+}
+
+/** What a node is like over a path that its root cannot reach or forge. */
+export interface Testimony {
+  power: PowerState;
+  /** The node's init is running. null where the backend cannot tell. */
+  initRunning: boolean | null;
+  bootId: string | null;
+  /** Proof that the backend itself broke (supervisor gone, network gone): a sentence, or null. */
+  infrastructureFault: string | null;
+  consoleTail: string;
+}
+
+/** The path outside the agent's reach: who is to blame, programs that can be trusted, files as they are. */
+export interface Witness {
+  testify(signal?: AbortSignal): Promise<Testimony>;
+  /**
+   * Runs a program of the pristine image (its loader, libraries and shells too) inside the node's
+   * namespaces, seeing the node's own /etc, /var, /run, /home, /root, /srv, /opt, /tmp, processes and network.
+   * @throws InfrabedError IB_NODE_OFF when the node has no running init.
+   */
+  exec(command: NodeCommand): Promise<CommandResult>;
+  /** The same with the node's own programs, for set-up: outside SSH, leaving no login behind. */
+  execOwn(command: NodeCommand): Promise<CommandResult>;
+}
+
+/** All that can be done to one node of a cluster. */
+export interface NodeDriver {
+  readonly name: string;
+  readonly address: string;
+  /** `ssh-ed25519 AAAA...`, put into the image by the controller, so known before the first contact. */
+  readonly hostKey: string;
+  readonly power: Power;
+  readonly console: Console;
+  readonly network: Network;
+  /** Absent where the backend has no such path (bare metal). */
+  readonly witness: Witness | undefined;
+}
+
+export interface ClusterSpec {
+  id: string;
+  /** Fencing token of the lease; supervisors refuse requests that carry another one. */
+  generation: number;
+  nodes: readonly string[];
+  /** Layers from the bottom: `os` first. */
+  layers: readonly string[];
+  /** Public keys (`ssh-ed25519 AAAA... comment`) that root on every node accepts. */
+  authorizedKeys: readonly string[];
+}
+
+/** A backend's cluster. */
+export interface DriverCluster {
+  readonly id: string;
+  readonly nodes: readonly NodeDriver[];
+  /** Hash of the package manifest of the image that the nodes run. */
+  readonly imageHash: string;
+  /** argv that runs a program inside the cluster's network, for controller-side tools such as Ansible. */
+  networkCommand(argv: readonly string[]): readonly string[];
+  /** Everything off and gone, read back. */
+  destroy(): Promise<void>;
+}
+
+/** What a sweep found and did, one sentence each. */
+export interface SweepReport {
+  removed: string[];
+  /** What could not be removed, and why. */
+  failed: string[];
+}
+
+export interface Backend {
+  readonly name: string;
+  /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
+  prepareImage(layers: readonly string[], io: IoHost, signal?: AbortSignal): Promise<string>;
+  /** Fresh nodes, powered on. Ends when they were started, not when they answer. */
+  create(spec: ClusterSpec, journal: Journal, io: IoHost, signal?: AbortSignal): Promise<DriverCluster>;
+  /** The handle on a cluster that this or another process made. @throws InfrabedError IB_CLUSTER_UNKNOWN. */
+  open(clusterId: string, journal: Journal): Promise<DriverCluster>;
+  /** Removes every remnant of clusters not in `keep`. Touches nothing that infrabed did not make. */
+  sweep(keep: ReadonlySet<string>): Promise<SweepReport>;
+}
