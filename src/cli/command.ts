@@ -1,5 +1,5 @@
 /** What a command of the face is: a yargs module whose handler gets the io host and nothing global. */
-import type { Argv, CommandModule } from 'yargs';
+import type { ArgumentsCamelCase, Argv, CommandModule } from 'yargs';
 import type { IoHost } from '../core/io.js';
 
 export interface Face {
@@ -10,6 +10,8 @@ export interface Face {
   printJson(value: unknown): void;
   /** Aborts on the first Ctrl-C or SIGTERM. */
   signal: AbortSignal;
+  /** Registers what a second Ctrl-C names as left behind, one sentence each. */
+  onSecondInterrupt: (leftovers: () => string[]) => void;
   /** True when standard output is a terminal (colour, live progress). */
   interactive: boolean;
   /** Exit status to end with; 0 unless set. */
@@ -23,17 +25,18 @@ export interface CliCommand<A> {
   /** Declares options and at least one `.example(...)`. */
   builder: (yargs: Argv) => Argv<A>;
   /** Errors are thrown as InfrabedError and printed by main. */
-  handler: (args: A, face: Face) => Promise<void>;
+  handler: (args: ArgumentsCamelCase<A>, face: Face) => Promise<void>;
 }
 
 /** Erases the argument type, so that commands of different arguments stand in one list. */
-export function toYargs<A>(command: CliCommand<A>, face: Face): CommandModule<object, A> {
-  return {
+export function toYargs<A>(command: CliCommand<A>, face: Face): CommandModule<object, never> {
+  const module: CommandModule<object, A> = {
     command: command.command,
     describe: command.describe,
     builder: command.builder,
     handler: (args) => command.handler(args, face),
   };
+  return module as unknown as CommandModule<object, never>;
 }
 
 /** A noun with its verbs: `infrabed cluster up`. */

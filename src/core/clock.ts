@@ -39,9 +39,7 @@ export function deadline(
 ): { signal: AbortSignal; clear(): void } {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(
-      new InfrabedError('IB_TIMEOUT', `${what} took longer than ${String(durationMs)} ms.`),
-    );
+    controller.abort(new InfrabedError('IB_TIMEOUT', `${what} took longer than ${String(durationMs)} ms.`));
   }, durationMs);
   const onParent = (): void => {
     controller.abort(parent?.reason);
@@ -73,10 +71,7 @@ export async function waitFor<T>(
     const value = await probe();
     if (value !== undefined) return value;
     if (clock.now() >= end) {
-      throw new InfrabedError(
-        'IB_TIMEOUT',
-        `Waited ${String(options.timeoutMs)} ms in vain for ${what}.`,
-      );
+      throw new InfrabedError('IB_TIMEOUT', `Waited ${String(options.timeoutMs)} ms in vain for ${what}.`);
     }
     await clock.sleep(options.intervalMs ?? 50, options.signal);
   }

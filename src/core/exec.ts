@@ -55,14 +55,11 @@ export async function run(
   } catch (error) {
     await lines;
     if (!(error instanceof ExecaError)) throw error;
-    return failed(error, shown, options);
+    return failed(error as ExecaError, shown, options);
   }
 }
 
-async function readLines(
-  subprocess: AsyncIterable<unknown>,
-  onLine: (line: string) => void,
-): Promise<void> {
+async function readLines(subprocess: AsyncIterable<unknown>, onLine: (line: string) => void): Promise<void> {
   try {
     for await (const line of subprocess) onLine(String(line));
   } catch {
@@ -95,7 +92,9 @@ function failed(error: ExecaError, shown: string, options: RunOptions): RunResul
     throw new InfrabedError('IB_CANCELLED', `"${shown}" was cancelled.`, { details });
   }
   if (error.timedOut) {
-    throw new InfrabedError('IB_TIMEOUT', `"${shown}" did not end within ${String(options.timeoutMs)} ms.`, { details });
+    throw new InfrabedError('IB_TIMEOUT', `"${shown}" did not end within ${String(options.timeoutMs)} ms.`, {
+      details,
+    });
   }
   if (error.isMaxBuffer) {
     throw new InfrabedError('IB_OUTPUT_LIMIT', `"${shown}" printed more than is kept.`, { details });

@@ -20,7 +20,8 @@ export const packageRoot: string = (() => {
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(folder, 'package.json'))) {
     const parent = dirname(folder);
-    if (parent === folder) throw new InfrabedError('IB_INTERNAL', 'package.json was not found above the code.');
+    if (parent === folder)
+      throw new InfrabedError('IB_INTERNAL', 'package.json was not found above the code.');
     folder = parent;
   }
   return folder;

@@ -52,6 +52,8 @@ export const checkSchema = z.strictObject({
   /** Seconds between the probes of a window watch. */
   interval_sec: z.number().positive().default(2),
   timeout_sec: z.number().positive().default(30),
+  /** Decommission gate only: made after the task's teardown.sh instead of before it. */
+  after_teardown: z.boolean().default(false),
   /** What the agent was told, for residue checks: `instruction.md: ...` or `node0:/root/RUNBOOK.md: ...`, a literal piece of that text. */
   cites: z.string().min(1).optional(),
 });

@@ -1,0 +1,23 @@
+# The two commands a newcomer needs: make demo, make test. Both install what is missing first (make setup).
+.PHONY: setup demo test bench lint build
+
+# Root is needed for containers; sudo is used where you are not root.
+AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI)
+
+setup:
+	@sh scripts/setup.sh
+
+build:
+	@npm run --silent build
+
+demo: setup
+	@$(AS_ROOT) node scripts/demo.mjs
+
+test: setup lint
+	@$(AS_ROOT) node scripts/test.mjs $(FILES)
+
+bench: setup
+	@$(AS_ROOT) node --import=tsx bench/index.ts
+
+lint:
+	@npm run --silent lint

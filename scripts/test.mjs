@@ -1,0 +1,116 @@
+// Runs the test files one after another (unit tests first, two at a time), shows what failed,
+// and closes with the line "N passed, N failed" that counts every named test.
+import { spawn } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Parser } from 'tap-parser';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const wanted = process.argv.slice(2);
+
+/** Test files below a folder, sorted. */
+function files(folder) {
+  return readdirSync(folder, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.test.ts'))
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+    .sort();
+}
+
+const all = files(join(root, 'test'));
+const chosen = wanted.length === 0 ? all : all.filter((file) => wanted.some((word) => file.includes(word)));
+const e2e = chosen.filter((file) => file.startsWith('test/e2e/'));
+const unit = chosen.filter((file) => !e2e.includes(file));
+
+const totals = { passed: 0, failed: 0, skipped: 0 };
+const failures = [];
+
+/** A file that prints nothing for this long hangs; it is ended and counted as failed. */
+const silenceLimitMs = 8 * 60 * 1000;
+
+function runFile(file) {
+  return new Promise((resolve) => {
+    const started = Date.now();
+    const child = spawn(process.execPath, ['--import=tsx', '--enable-source-maps', file], {
+      cwd: root,
+      env: { ...process.env, TAP: '1', TAP_DIAG: '1' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const counts = { passed: 0, failed: 0, skipped: 0 };
+    const failed = [];
+    let stderr = '';
+    let hung = false;
+    let timer;
+    const alive = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        hung = true;
+        child.kill('SIGKILL');
+      }, silenceLimitMs);
+    };
+    alive();
+    const parser = new Parser();
+    // Named tests are the parser's children of the first level; a file without them counts its assertions.
+    parser.on('assert', (result) => {
+      const named = result.name.replace(/ # time=.*/, '');
+      if (result.skip || result.todo) counts.skipped++;
+      else if (result.ok) counts.passed++;
+      else {
+        counts.failed++;
+        failed.push(named);
+      }
+    });
+    let tail = '';
+    child.stdout.on('data', (chunk) => {
+      alive();
+      tail = (tail + chunk).slice(-200_000);
+      parser.write(chunk);
+    });
+    child.stderr.on('data', (chunk) => {
+      alive();
+      stderr = (stderr + chunk).slice(-20_000);
+    });
+    child.on('close', (code, signal) => {
+      clearTimeout(timer);
+      parser.end();
+      if (counts.failed === 0 && (code !== 0 || counts.passed + counts.skipped === 0)) {
+        counts.failed++;
+        failed.push(hung ? 'printed nothing for 8 minutes' : `ended with ${signal ?? code}`);
+      }
+      for (const key of Object.keys(totals)) totals[key] += counts[key];
+      const seconds = ((Date.now() - started) / 1000).toFixed(1);
+      console.log(
+        `${counts.failed ? 'FAIL' : 'ok  '} ${file} (${counts.passed} passed, ${counts.failed} failed${counts.skipped ? `, ${counts.skipped} skipped` : ''}; ${seconds} s)`,
+      );
+      if (counts.failed) {
+        failures.push({ file, failed });
+        console.log(
+          tail
+            .split('\n')
+            .filter((line) => line.trim() !== '')
+            .slice(-120)
+            .join('\n'),
+        );
+        if (stderr) console.log(`--- standard error\n${stderr}`);
+      }
+      resolve();
+    });
+  });
+}
+
+async function lanes(list, count) {
+  const queue = [...list];
+  await Promise.all(
+    Array.from({ length: count }, async () => {
+      for (let file = queue.shift(); file; file = queue.shift()) await runFile(file);
+    }),
+  );
+}
+
+await lanes(unit, 2);
+await lanes(e2e, 1);
+for (const { file, failed } of failures) for (const name of failed) console.log(`failed: ${file}: ${name}`);
+console.log(
+  `${totals.passed} passed, ${totals.failed} failed${totals.skipped ? `, ${totals.skipped} skipped` : ''}`,
+);
+process.exit(totals.failed === 0 && totals.passed > 0 ? 0 : 1);

@@ -1,0 +1,76 @@
+/** Files that are either wholly there or not at all, and what to say when the disk refuses. */
+import { randomBytes } from 'node:crypto';
+import { open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { errnoOf, InfrabedError, isInfrabedError, messageOf } from './errors.js';
+
+/** errno names that mean that no more can be written here (quota and file size limits are full disks too). */
+const fullDisk: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
+
+/** The InfrabedError for a failed file operation; `action` completes "Could not ...". */
+export function diskError(error: unknown, action: string, path: string): InfrabedError {
+  if (isInfrabedError(error)) return error;
+  if (fullDisk.has(errnoOf(error) ?? '')) {
+    return new InfrabedError('IB_DISK_FULL', `Could not ${action}: the disk that holds ${path} is full.`, {
+      hint: 'Free space there (df -h shows where) and run the trial again.',
+      cause: error,
+      details: { path, errno: errnoOf(error) },
+    });
+  }
+  return new InfrabedError('IB_STATE_DIR', `Could not ${action}: ${messageOf(error)}.`, {
+    hint: 'Check owner, mode and health of the file system.',
+    cause: error,
+    details: { path, errno: errnoOf(error) ?? null },
+  });
+}
+
+/**
+ * Writes a file beside its place, syncs it and moves it there: readers see the old one or the new one.
+ * @throws InfrabedError IB_DISK_FULL or IB_STATE_DIR.
+ */
+export async function writeFileAtomic(
+  path: string,
+  content: string | Uint8Array,
+  mode = 0o644,
+): Promise<void> {
+  await place(path, content, mode, true);
+}
+
+/** The same without waiting for the disk: whole after a crash of the process, not after a power cut. */
+export async function writeWhole(path: string, content: string | Uint8Array, mode = 0o644): Promise<void> {
+  await place(path, content, mode, false);
+}
+
+async function place(
+  path: string,
+  content: string | Uint8Array,
+  mode: number,
+  durable: boolean,
+): Promise<void> {
+  const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`;
+  try {
+    const handle = await open(temporary, 'wx', mode);
+    try {
+      await handle.writeFile(content);
+      if (durable) await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, path);
+    if (durable) await syncFolder(dirname(path));
+  } catch (error) {
+    // What cannot be removed either is a lesser evil than hiding the first error.
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw diskError(error, `write ${path}`, path);
+  }
+}
+
+/** Makes names in a folder durable: a synced file whose name was not synced may be gone after a power cut. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
