@@ -2,6 +2,9 @@
 import type { Duplex } from 'node:stream';
 import type { IoHost } from '../../core/io.js';
 import type { Journal } from '../../core/journal.js';
+import type { CommandResult, NodeCommand } from '../ssh/command.js';
+
+export type { CommandResult, NodeCommand };
 
 /** What the power supply says. Unknown is not off. */
 export type PowerState = 'on' | 'off' | 'unknown';
@@ -36,30 +39,6 @@ export interface Network {
   dial(port: number, signal?: AbortSignal): Promise<Duplex>;
 }
 
-/** One command for a node. Arguments are passed as arguments, never through a shell. */
-export interface NodeCommand {
-  argv: readonly string[];
-  stdin?: string | Uint8Array;
-  env?: Readonly<Record<string, string>>;
-  /** Default 60 000. The command is killed and `timedOut` set. */
-  timeoutMs?: number;
-  /** Kept bytes of each stream (default 1 MiB); what is over is dropped and `truncated` set. */
-  maxOutputBytes?: number;
-  signal?: AbortSignal;
-}
-
-export interface CommandResult {
-  /** null when the command was ended by a signal or by its time-out. */
-  exitCode: number | null;
-  /** Name of the signal (`SIGKILL`), or null. */
-  signal: string | null;
-  stdout: string;
-  stderr: string;
-  truncated: boolean;
-  timedOut: boolean;
-  durationMs: number;
-}
-
 /** What a node is like over a path that its root cannot reach or forge. */
 export interface Testimony {
   power: PowerState;
@@ -70,6 +49,12 @@ export interface Testimony {
   infrastructureFault: string | null;
   consoleTail: string;
 }
+
+/**
+ * Where `Witness.exec` shows the node's own root folder, read-only. Paths that the pristine image replaces
+ * (/usr, /bin, /sbin, /lib*, and the loader's and interpreters' settings in /etc) are the node's own only below it.
+ */
+export const witnessNodeRoot = '/.node';
 
 /** The path outside the agent's reach: who is to blame, programs that can be trusted, files as they are. */
 export interface Witness {
@@ -97,13 +82,20 @@ export interface NodeDriver {
   readonly witness: Witness | undefined;
 }
 
+/**
+ * A layer of an image: the name of a file in playbooks/images, or a script that makes a further cached layer. The script
+ * is run by bash as root in a chroot of the layers below, with its folder mounted read-only beside it (its working
+ * folder); the content of that folder is the key of the cache.
+ */
+export type LayerRef = string | { name: string; script: string };
+
 export interface ClusterSpec {
   id: string;
   /** Fencing token of the lease; supervisors refuse requests that carry another one. */
   generation: number;
   nodes: readonly string[];
   /** Layers from the bottom: `os` first. */
-  layers: readonly string[];
+  layers: readonly LayerRef[];
   /** Public keys (`ssh-ed25519 AAAA... comment`) that root on every node accepts. */
   authorizedKeys: readonly string[];
 }
@@ -130,7 +122,7 @@ export interface SweepReport {
 export interface Backend {
   readonly name: string;
   /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
-  prepareImage(layers: readonly string[], io: IoHost, signal?: AbortSignal): Promise<string>;
+  prepareImage(layers: readonly LayerRef[], io: IoHost, signal?: AbortSignal): Promise<string>;
   /** Fresh nodes, powered on. Ends when they were started, not when they answer. */
   create(spec: ClusterSpec, journal: Journal, io: IoHost, signal?: AbortSignal): Promise<DriverCluster>;
   /** The handle on a cluster that this or another process made. @throws InfrabedError IB_CLUSTER_UNKNOWN. */
