@@ -210,7 +210,8 @@ class FileSink implements ObjectSink {
   }
 
   private takePending(): Buffer {
-    const bytes = this.pending.length === 1 ? (this.pending[0] ?? Buffer.alloc(0)) : Buffer.concat(this.pending);
+    const bytes =
+      this.pending.length === 1 ? (this.pending[0] ?? Buffer.alloc(0)) : Buffer.concat(this.pending);
     this.pending = [];
     this.pendingBytes = 0;
     return bytes;
