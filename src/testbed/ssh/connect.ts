@@ -17,6 +17,8 @@ export interface ConnectOptions {
   signal?: AbortSignal;
   /** From the dial to the end of the login. Default 20 000; a slow virtual machine needs patience, not retries. */
   timeoutMs?: number;
+  /** Until the first byte from the other side, where that shall end sooner than the whole. */
+  bannerTimeoutMs?: number;
   /** Interval of keep-alive messages; three unanswered ones end the connection. Default 10 000, 0 sends none. */
   keepAliveMs?: number;
   /** What the errors call the other side, e.g. the node's name. */
@@ -107,8 +109,13 @@ function login(
       reject(loginError(error, known, shown, name));
     };
     const onAbort = (): void => fail(signal.reason);
+    const banner =
+      options.bannerTimeoutMs === undefined
+        ? undefined
+        : setTimeout(() => fail(noAnswer(name)), options.bannerTimeoutMs);
     const onClose = (): void => fail(new Error('the connection was closed during the login'));
     const finish = (): void => {
+      clearTimeout(banner);
       client.off('error', fail).off('close', onClose);
       signal.removeEventListener('abort', onAbort);
       // From now on an error without another listener must not end the controller.
@@ -124,9 +131,17 @@ function login(
     try {
       throwIfAborted(signal);
       client.connect(config);
+      // After connect(), so that ssh2 is already listening when the stream starts to flow.
+      stream.once('data', () => clearTimeout(banner));
     } catch (error) {
       fail(error);
     }
+  });
+}
+
+function noAnswer(name: string): InfrabedError {
+  return new InfrabedError('IB_NODE_UNREACHABLE', `Nothing answers where sshd of ${name} should.`, {
+    details: { noAnswer: true },
   });
 }
 
