@@ -1,0 +1,113 @@
+"""Which units run on this node, and the end of those that a login left behind.
+
+`node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close` reads such an
+object from standard input, kills every session scope, user manager and transient unit that is not in it and
+every process outside all units or with a login's environment, and prints what it killed and what it left.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+PROPERTIES = "Id,Transient,FragmentPath,ActiveState,ControlGroup"
+
+
+def systemctl(*arguments):
+    return subprocess.run(
+        ["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+    )
+
+
+def units():
+    shown = systemctl("show", "--property=" + PROPERTIES, "*")
+    if shown.returncode != 0:
+        sys.exit("systemctl show failed: " + shown.stderr.strip())
+    found = []
+    for block in shown.stdout.split("\n\n"):
+        unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if unit.get("Id") and unit.get("ActiveState") not in ("inactive", None):
+            found.append(unit)
+    return found
+
+
+def is_left_behind(unit):
+    name = unit["Id"]
+    if name in ("init.scope", "-.slice"):
+        return False
+    if name.endswith(".scope") or name.startswith(("user@", "user-runtime-dir@")):
+        return True
+    return unit.get("Transient") == "yes" and not name.endswith((".slice", ".mount", ".device"))
+
+
+def processes():
+    ticks = os.sysconf("SC_CLK_TCK")
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in (1, os.getpid(), os.getppid()):
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{entry}/cgroup", encoding="utf-8") as cgroup:
+                path = next((l.split("::", 1)[1].strip() for l in cgroup if l.startswith("0::")), "")
+            with open(f"/proc/{entry}/cmdline", "rb") as cmdline:
+                command = cmdline.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            with open(f"/proc/{entry}/environ", "rb") as environ:
+                login = any(v.startswith((b"SSH_CONNECTION=", b"XDG_SESSION_ID=")) for v in environ.read().split(b"\0"))
+        except (OSError, IndexError):
+            continue  # it ended while we looked
+        if fields[0] in "ZX" or not command:
+            continue  # kernel threads and the dead
+        yield {"pid": int(entry), "started": int(fields[19]) / ticks, "cgroup": path, "command": command, "login": login}
+
+
+def kill_unit(name):
+    systemctl("kill", "--kill-whom=all", "--signal=SIGKILL", name)
+    systemctl("stop", "--no-block", name)
+    systemctl("reset-failed", name)
+
+
+def close(before):
+    known = {unit["Id"] for unit in before["units"]}
+    new = [unit for unit in units() if unit["Id"] not in known]
+    doomed = [unit["Id"] for unit in new if is_left_behind(unit)]
+    for name in doomed:
+        kill_unit(name)
+    # A process of root may have moved itself out of its session; what belongs to no unit, or still carries a
+    # login's environment, goes too. Processes above our cgroup (path /..) are the controller's own.
+    strays = []
+    for process in processes():
+        homeless = process["cgroup"] in ("/", "/init.scope")
+        if process["cgroup"].startswith("/..") or not (homeless or process["login"]):
+            continue
+        try:
+            os.kill(process["pid"], signal.SIGKILL)
+            strays.append(process)
+        except ProcessLookupError:
+            pass
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        alive = {unit["Id"] for unit in units() if unit["Id"] in doomed}
+        if not alive:
+            break
+        time.sleep(0.05)
+    left = [p for p in processes() if p["started"] > before["at"] and not p["cgroup"].startswith("/..")]
+    return {
+        "killedUnits": sorted(doomed),
+        "killedProcesses": [{"pid": p["pid"], "command": p["command"]} for p in strays],
+        "stillActive": sorted(unit["Id"] for unit in units() if unit["Id"] in doomed),
+        "newUnits": sorted(u["Id"] for u in new if u["Id"] not in doomed and u["Id"].endswith((".service", ".timer", ".socket"))),
+        "newProcesses": [{"pid": p["pid"], "command": p["command"], "cgroup": p["cgroup"]} for p in left][:200],
+    }
+
+
+if sys.argv[1] == "list":
+    with open("/proc/uptime", encoding="ascii") as uptime:
+        now = float(uptime.read().split()[0])
+    # Start times in /proc/PID/stat count from the host's boot, uptime from the namespace's: compare like with like.
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as own:
+        at = int(own.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+    json.dump({"units": [{"Id": unit["Id"]} for unit in units()], "at": at, "uptime": now}, sys.stdout)
+else:
+    json.dump(close(json.load(sys.stdin)), sys.stdout)
