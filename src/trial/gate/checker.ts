@@ -16,13 +16,19 @@ export interface CheckContext {
   node: string;
   moment: Moment;
   signal: AbortSignal;
+  /** Time for one command of this check: less than the check's own time-out, so that a hang becomes evidence. */
+  commandTimeoutMs: number;
   /** Folder of the task package: for scripts that a check names. */
   taskDir: string;
   /**
    * Changes of the nodes since the baseline, and those that a fault-free control trial makes by itself.
    * The facts are gathered once a gate and shared by all checks.
    */
-  drift(): Promise<{ changes: readonly DriftChange[]; control: readonly DriftChange[]; controlRecorded: boolean }>;
+  drift(): Promise<{
+    changes: readonly DriftChange[];
+    control: readonly DriftChange[];
+    controlRecorded: boolean;
+  }>;
 }
 
 export interface Judgement {
@@ -50,5 +56,5 @@ export type CheckerMap = ReadonlyMap<string, Checker>;
 
 /** Keeps the types of one checker together while it is written; the map holds them erased. */
 export function defineChecker<W, E extends Json>(checker: Checker<W, E>): Checker {
-  return checker as unknown as Checker;
+  return checker;
 }
