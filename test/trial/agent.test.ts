@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../src/core/clock.js';
 import { parseAgent } from '../../src/trial/agent/agent.js';
+import { makeRoom } from '../../src/trial/agent/limits.js';
 import { runAgent, type AgentExit } from '../../src/trial/agent/run-agent.js';
 import { sandboxArguments, type SandboxPlan } from '../../src/trial/agent/sandbox.js';
 import { agentEnvironment, makeWorkspace } from '../../src/trial/agent/workspace.js';
@@ -52,9 +53,12 @@ async function sh(
 ): Promise<Ran> {
   const name = `run-${Math.random().toString(36).slice(2)}`;
   const outputDir = join(root, name, 'output');
+  const room = await makeRoom(`test-${name}`, { memoryBytes: 512 * 1024 ** 2, processes: 64 });
+  t.teardown(() => room.remove());
   const exit = await runAgent({
     plan: await plan(name, options.plan),
     argv: ['/bin/bash', '-c', script],
+    room,
     deadlineMs: Date.now() + (options.limitMs ?? 30_000),
     outputDir,
     signal: options.signal ?? new AbortController().signal,
@@ -149,6 +153,13 @@ t.test('an agent that prints 256 MiB is kept at its first and last MiB, in bound
   t.ok(stdout.endsWith('last\n'));
   t.ok(stdout.length < 3.2 * 1024 * 1024);
   t.ok(process.memoryUsage().rss - before < 150 * 1024 * 1024);
+});
+
+t.test('memory and processes of an agent are bounded', async (t) => {
+  const hog = await sh('python3 -c "x = bytearray(800 * 1024 * 1024); print(len(x))"; echo status $?');
+  t.match(hog.stdout, /status 137/);
+  const forks = await sh('for i in $(seq 200); do sleep 5 & done; echo started; kill $(jobs -p); wait');
+  t.match(forks.stderr, /Resource temporarily unavailable/);
 });
 
 t.test('a sandbox that cannot be made is an error of ours, not a result of the agent', async (t) => {

@@ -7,6 +7,7 @@ import { finished } from 'node:stream/promises';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
 import { start } from '../../core/exec.js';
 import type { Clock } from '../../core/clock.js';
+import type { LimitedRoom } from './limits.js';
 import { privilegeDrop, sandboxArguments, type SandboxPlan } from './sandbox.js';
 
 export interface AgentRun {
@@ -16,8 +17,8 @@ export interface AgentRun {
   deadlineMs: number;
   /** Folder that receives stdout.log and stderr.log. */
   outputDir: string;
-  /** Called with the process id as soon as it is known, before the program starts to work. */
-  onStart?: (pid: number) => Promise<void> | void;
+  /** Bounds on memory and processes; removed by its maker. */
+  room: LimitedRoom;
   signal: AbortSignal;
   clock: Clock;
 }
@@ -44,7 +45,8 @@ const graceMs = 2000;
 export async function runAgent(run: AgentRun): Promise<AgentExit> {
   await mkdir(run.outputDir, { recursive: true });
   const startedAt = run.clock.now();
-  const child = start('bwrap', ['--args', '3', '--', ...privilegeDrop(run.plan.uid, run.argv)], {
+  const [program, ...args] = [...run.room.prefix, 'bwrap', '--args', '3', '--'];
+  const child = start(program, [...args, ...privilegeDrop(run.plan.uid, run.argv)], {
     stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
   });
   const stdout = new CappedFile(join(run.outputDir, 'stdout.log'));
@@ -77,8 +79,8 @@ export async function runAgent(run: AgentRun): Promise<AgentExit> {
   );
   run.signal.addEventListener('abort', end, { once: true });
   try {
-    // bwrap reads its arguments only now, so the program cannot run before `onStart` is through.
-    if (child.pid !== undefined) await run.onStart?.(child.pid);
+    // bwrap reads its arguments only now, so nothing of the agent runs before it is inside its bounds.
+    if (child.pid !== undefined) await run.room.admit(child.pid);
     const channel = child.stdio[3] as Writable | null;
     channel?.on('error', () => undefined); // an early death of bwrap is reported by its exit
     channel?.end(sandboxArguments(run.plan).join('\0') + '\0');

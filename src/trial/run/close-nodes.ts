@@ -25,7 +25,12 @@ export type ClosedNode = z.output<typeof closedSchema>;
 
 const timeoutMs = 60_000;
 
-async function nodeUnits(cluster: Cluster, node: string, verb: 'list' | 'close', input?: string): Promise<unknown> {
+async function nodeUnits(
+  cluster: Cluster,
+  node: string,
+  verb: 'list' | 'close',
+  input?: string,
+): Promise<unknown> {
   const script = await readFile(asset('src/trial/run/node-units.py'), 'utf8');
   const result = await cluster.exec(node, {
     argv: ['/usr/bin/python3', '-I', '-c', script, verb],
@@ -33,7 +38,10 @@ async function nodeUnits(cluster: Cluster, node: string, verb: 'list' | 'close',
     timeoutMs,
   });
   if (result.exitCode !== 0) {
-    throw new InfrabedError('IB_NODE_FAILED', `The units of ${node} could not be read: ${result.stderr.trim()}`);
+    throw new InfrabedError(
+      'IB_NODE_FAILED',
+      `The units of ${node} could not be read: ${result.stderr.trim()}`,
+    );
   }
   return JSON.parse(result.stdout);
 }

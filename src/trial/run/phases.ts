@@ -13,7 +13,11 @@ export interface PhaseRule {
 
 export const phaseRules: readonly PhaseRule[] = [
   { name: 'lease', afterCrash: 'infra_error', because: 'nothing was built yet' },
-  { name: 'provision', afterCrash: 'infra_error', because: 'a half-provisioned node is not known to be fresh' },
+  {
+    name: 'provision',
+    afterCrash: 'infra_error',
+    because: 'a half-provisioned node is not known to be fresh',
+  },
   { name: 'baseline', afterCrash: 'infra_error', because: 'a baseline taken by two controllers is not one' },
   { name: 'bootstrap', afterCrash: 'infra_error', because: 'a fault injected twice is another fault' },
   { name: 'agent', afterCrash: 'infra_error', because: 'the gateway died with its controller' },

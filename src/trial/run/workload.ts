@@ -29,7 +29,12 @@ export async function startWorkloads(options: {
     const script = await readFile(join(task.dir, workload.script), 'utf8');
     const controller = new AbortController();
     const record = (kind: string, payload: Record<string, unknown>): void => {
-      journal.record({ kind, actor: 'workload', node: workload.on, payload: { workload: workload.name, ...payload } });
+      journal.record({
+        kind,
+        actor: 'workload',
+        node: workload.on,
+        payload: { workload: workload.name, ...payload },
+      });
     };
     record('workload.start', { script: workload.script });
     const ended = cluster
@@ -43,7 +48,8 @@ export async function startWorkloads(options: {
       })
       .then(
         (result) => record('workload.end', { exitCode: result.exitCode, stderr: result.stderr.slice(-2000) }),
-        (error: unknown) => record('workload.end', { stopped: controller.signal.aborted, why: messageOf(error) }),
+        (error: unknown) =>
+          record('workload.end', { stopped: controller.signal.aborted, why: messageOf(error) }),
       );
     running.set(workload.name, { node: workload.on, controller, ended });
   };
