@@ -147,4 +147,6 @@ export interface TaskPackage {
   hash: string;
   /** A Harbor package with only tests/test.sh: its reward file is the immediate gate. */
   foreign: boolean;
+  /** What the loader filled in for a foreign package, one sentence each. */
+  assumed?: readonly string[];
 }
