@@ -20,7 +20,10 @@ export class LoopbackSshd {
   readonly streams = new Set<Socket>();
   dials = 0;
 
-  constructor(private readonly settings: readonly string[] = []) {
+  constructor(
+    private readonly settings: readonly string[] = [],
+    private readonly authorizedKeys: readonly string[] = [],
+  ) {
     // Debian's sshd wants its privilege separation folder, which only its unit file makes.
     if (process.getuid?.() === 0) mkdirSync('/run/sshd', { recursive: true, mode: 0o755 });
   }
@@ -29,7 +32,7 @@ export class LoopbackSshd {
     if (this.port === 0) this.port = await freePort();
     const file = (name: string): string => join(this.folder, name);
     writeFileSync(file('host'), this.host.privateKey, { mode: 0o600 });
-    writeFileSync(file('authorized'), `${this.user.publicKey}\n`);
+    writeFileSync(file('authorized'), `${[this.user.publicKey, ...this.authorizedKeys].join('\n')}\n`);
     const config = [
       `Port ${String(this.port)}`,
       'ListenAddress 127.0.0.1',

@@ -9,16 +9,40 @@ export interface ClusterNode {
   readonly roles: readonly string[];
 }
 
-/** The state of a path as a walker sees it that follows no link. */
+/**
+ * The state of a path as a walker sees it that follows no link. `sha256` covers the first 256 MiB of a file. Where a
+ * link stands in the way, the state is the link's and `at` says which component it is.
+ */
 export type FileState =
   | { type: 'absent' }
-  | { type: 'file'; mode: string; owner: string; group: string; sizeBytes: number; sha256: string; content: string; truncated: boolean }
-  | { type: 'directory' | 'symlink' | 'other'; mode: string; owner: string; group: string; target?: string };
+  | {
+      type: 'file';
+      mode: string;
+      owner: string;
+      group: string;
+      sizeBytes: number;
+      sha256: string;
+      content: string;
+      truncated: boolean;
+    }
+  | {
+      type: 'directory' | 'symlink' | 'other';
+      mode: string;
+      owner: string;
+      group: string;
+      target?: string;
+      at?: string;
+    };
 
 /** How a node stands, for attribution: see Testimony. */
 export type NodeStanding =
   | { standing: 'reachable' }
-  | { standing: 'unreachable'; blame: 'node' | 'infrastructure' | 'unknown'; why: string; testimony?: Testimony };
+  | {
+      standing: 'unreachable';
+      blame: 'node' | 'infrastructure' | 'unknown';
+      why: string;
+      testimony?: Testimony;
+    };
 
 export interface Cluster {
   readonly id: string;
