@@ -4,12 +4,12 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { ObjectStore } from '../../src/record/bundle/objects.js';
 
 const MiB = 1024 * 1024;
 
-async function store(test: t.Test, limits = {}): Promise<ObjectStore> {
+async function store(test: Test, limits = {}): Promise<ObjectStore> {
   const dir = await mkdtemp(join(tmpdir(), 'infrabed-objects-'));
   test.teardown(() => rm(dir, { recursive: true, force: true }));
   return ObjectStore.open(dir, limits);
