@@ -59,7 +59,7 @@ def run_json(*argv):
 
 
 try:
-    ROOT = os.open("/proc/1/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    ROOT = os.open(OPTIONS.get("root", "/proc/1/root"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 except OSError as failed:
     notes.append("init's root could not be opened, the program's own was read: %s" % failed)
     ROOT = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -33,20 +33,3 @@ function diffReadability(node: string, kind: string, before: Facts, after: Facts
   const words = (facts: Facts): string => (facts === null ? 'cannot be read' : 'can be read');
   return [{ node, kind, subject: '*', change: 'changed', before: words(before), after: words(after) }];
 }
-
-/** `kind:subject`, what the globs of an allow-list match. */
-export function changeKey(change: Pick<DriftChange, 'kind' | 'subject'>): string {
-  return `${change.kind}:${change.subject}`;
-}
-
-/**
- * The changes that a fault-free control trial does not make by itself. One is the control's own if node, kind,
- * subject and direction agree; of what changed in both, the value may differ (a counter, a date).
- */
-export function netOfControl(
-  changes: readonly DriftChange[],
-  control: readonly DriftChange[],
-): DriftChange[] {
-  const own = new Set(control.map((change) => `${change.node}\0${changeKey(change)}\0${change.change}`));
-  return changes.filter((change) => !own.has(`${change.node}\0${changeKey(change)}\0${change.change}`));
-}
