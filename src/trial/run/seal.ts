@@ -1,0 +1,124 @@
+/** The end of the gathering: consoles, hashes of all files into the ledger, the seal, and the manifest last. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { run } from '../../core/exec.js';
+import { isInfrabedError, messageOf } from '../../core/errors.js';
+import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
+import { parseAgent } from '../agent/agent.js';
+import type { Trial } from './trial.js';
+
+/** Written by the ledger itself, or after the seal. */
+const notHashed: ReadonlySet<string> = new Set([
+  bundleFiles.ledger,
+  bundleFiles.seal,
+  bundleFiles.manifest,
+  bundleFiles.score,
+  bundleFiles.report,
+]);
+
+export interface Ending {
+  ending: Manifest['ending'];
+  error: unknown;
+}
+
+/** Closes the record. What can be kept is kept: a trial that failed early leaves a bundle too. */
+export async function seal(trial: Trial, { ending, error }: Ending): Promise<Manifest> {
+  for (const node of trial.owned?.cluster.nodes ?? []) {
+    await trial.bundle.console(node.name, clusterConsole(trial, node.name));
+  }
+  await trial.bundle.drift(trial.drift);
+  const manifest = await manifestOf(trial, { ending, error });
+  trial.ledger.record({
+    kind: 'bundle.files',
+    actor: 'controller',
+    node: null,
+    payload: { files: await fileHashes(trial.bundle.dir) },
+  });
+  trial.ledger.record({ kind: 'trial.end', actor: 'controller', node: null, payload: { ending } });
+  await trial.ledger.flush();
+  await trial.ledger.seal(trial.environment.siteKey);
+  await trial.ledger.close();
+  await trial.bundle.finish(manifest);
+  return manifest;
+}
+
+function clusterConsole(trial: Trial, node: string): string {
+  return trial.owned?.cluster.console(node).path ?? '';
+}
+
+async function manifestOf(trial: Trial, { ending, error }: Ending): Promise<Manifest> {
+  const { request, environment } = trial;
+  const { definition } = request.task;
+  return {
+    version: bundleVersion,
+    infrabed: environment.version,
+    trial: trial.id,
+    task: { name: definition.task.name, hash: request.task.hash, admitted: request.admitted },
+    agent: request.agent,
+    agentKind: parseAgent(request.agent, request.task).kind,
+    attempt: request.attempt,
+    startedAt: trial.startedAt,
+    endedAt: environment.clock.now(),
+    backend: environment.backend.name,
+    imageHash: trial.owned?.cluster.imageHash ?? '',
+    network: request.network,
+    nonce: trial.nonce,
+    nodes: (trial.owned?.cluster.nodes ?? []).map(({ name, address, roles, hostKey }) => ({
+      name,
+      address,
+      roles: [...roles],
+      hostKey,
+      agent: trial.agentNodes.includes(name),
+    })),
+    ending,
+    ...(error === undefined ? {} : { error: describe(error) }),
+    timedOut: trial.timedOut,
+    agentExit: trial.agentExit,
+    coverage: trial.coverage,
+    timings: { ...trial.phases.timings },
+    gateSeconds: trial.gateSeconds,
+    versions: await versions(),
+  };
+}
+
+/** Code, sentence and hint of any thrown value. */
+export function describe(error: unknown): { code: string; message: string; hint?: string } {
+  if (!isInfrabedError(error)) return { code: 'IB_INTERNAL', message: messageOf(error) };
+  return { code: error.code, message: error.message, ...(error.hint === undefined ? {} : { hint: error.hint }) };
+}
+
+async function fileHashes(dir: string): Promise<Record<string, string>> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  const files = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(dir, join(entry.parentPath, entry.name)))
+    .filter((path) => !notHashed.has(path))
+    .sort();
+  const hashes: Record<string, string> = {};
+  for (const path of files) {
+    const hash = createHash('sha256');
+    await pipeline(createReadStream(join(dir, path)), hash);
+    hashes[path] = hash.digest('hex');
+  }
+  return hashes;
+}
+
+/** Versions of what the trial stood on; a program that does not answer is said to be unknown. */
+async function versions(): Promise<Record<string, string>> {
+  const first = async (program: string, args: string[]): Promise<string> => {
+    try {
+      return (await run(program, args, { timeoutMs: 10_000 })).stdout.split('\n')[0]?.trim() ?? 'unknown';
+    } catch (error) {
+      return `unknown (${messageOf(error)})`;
+    }
+  };
+  const [kernel, nspawn, bubblewrap] = await Promise.all([
+    first('uname', ['-sr']),
+    first('systemd-nspawn', ['--version']),
+    first('bwrap', ['--version']),
+  ]);
+  return { node: process.version, kernel, 'systemd-nspawn': nspawn, bubblewrap };
+}

@@ -1,0 +1,157 @@
+/** From nothing to a broken cluster: lease, provision, baseline, bootstrap. */
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { InfrabedError } from '../../core/errors.js';
+import { lastLines } from '../../core/exec.js';
+import { createCluster } from '../../testbed/cluster/create.js';
+import type { LayerRef } from '../../testbed/driver/driver.js';
+import { gatherFacts } from '../../testbed/facts/facts.js';
+import { takeNodes } from '../../testbed/lease/lease.js';
+import { provision } from '../../testbed/provision/provision.js';
+import { readControl } from '../drift/control.js';
+import { startWindow } from '../gate/window.js';
+import { gateOptions, type Background } from './gates.js';
+import { clusterOf, type Trial } from './trial.js';
+import { startWorkloads } from './workload.js';
+
+export async function takeLease(trial: Trial): Promise<void> {
+  const { environment, request } = trial;
+  const { definition } = request.task;
+  if (definition.environment.type !== 'container-cluster' && definition.environment.type !== 'docker') {
+    throw new InfrabedError(
+      'IB_HOST_UNFIT',
+      `The task ${definition.task.name} needs ${definition.environment.type} nodes; this site has container nodes only.`,
+      { hint: 'Choose another task: "infrabed task list" shows what each needs.' },
+    );
+  }
+  trial.lease = await takeNodes(environment.store, {
+    count: definition.environment.nodes.length,
+    owner: environment.owner,
+    purpose: `trial ${trial.id}`,
+    controller: environment.controller,
+    clock: environment.clock,
+  });
+}
+
+export async function provisionCluster(trial: Trial): Promise<void> {
+  const { environment, request, lease } = trial;
+  const { task, signal } = request;
+  if (lease === undefined) throw new Error('no lease');
+  const setup = join(task.dir, 'environment', 'setup.sh');
+  const layers: LayerRef[] = [...task.definition.environment.layers];
+  if (existsSync(setup)) layers.push({ name: task.shortName, script: setup });
+  const clusterId = trial.id.slice(2);
+  const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
+  await environment.store.db
+    .insertInto('clusters')
+    .values({
+      id: clusterId,
+      lease: lease.id,
+      backend: environment.backend.name,
+      layers: JSON.stringify(task.definition.environment.layers),
+      nodes: JSON.stringify(nodes.map((node, index) => ({ ...node, node: lease.nodes[index] ?? node.name }))),
+      kept: 0,
+      created_at: environment.clock.now(),
+    })
+    .execute();
+  trial.owned = await createCluster({
+    backend: environment.backend,
+    id: clusterId,
+    generation: lease.generation,
+    nodes,
+    layers,
+    stateDir: environment.stateDir,
+    journal: trial.ledger,
+    io: environment.io,
+    clock: environment.clock,
+    signal,
+  });
+  const workDir = join(environment.stateDir, 'work', trial.id, 'provision');
+  await mkdir(workDir, { recursive: true, mode: 0o700 });
+  try {
+    await provision({
+      cluster: trial.owned.cluster,
+      layers: task.definition.environment.layers,
+      controllerKey: trial.owned.controllerKey,
+      nonce: trial.nonce,
+      workDir,
+      io: environment.io,
+      signal,
+      clock: environment.clock,
+    });
+  } finally {
+    await rm(workDir, { recursive: true, force: true });
+  }
+}
+
+export async function recordBaseline(trial: Trial): Promise<void> {
+  const cluster = clusterOf(trial);
+  await Promise.all(
+    trial.agentNodes.map(async (node) => {
+      const facts = await gatherFacts(cluster, node, { signal: trial.request.signal });
+      trial.baseline.set(node, facts);
+      await trial.bundle.facts('baseline', node, facts);
+    }),
+  );
+  if (trial.request.control) return;
+  const { task } = trial.request;
+  const control = await readControl(trial.environment.stateDir, {
+    taskHash: task.hash,
+    imageHash: cluster.imageHash,
+  });
+  trial.drift.control = [...(control?.changes ?? [])];
+  trial.drift.controlRecorded = control !== undefined;
+}
+
+/** Watches and workloads first, then the fault. */
+export async function bootstrap(trial: Trial): Promise<Background> {
+  const cluster = clusterOf(trial);
+  const { task } = trial.request;
+  const workloads = await startWorkloads({
+    cluster,
+    task,
+    env: { NONCE: trial.nonce, NODES_JSON: nodesJson(trial) },
+    journal: trial.ledger,
+  });
+  trial.cleanups.push({ what: 'workloads', end: () => workloads.stop() });
+  const window = startWindow(gateOptions(trial, 'window'));
+  trial.cleanups.push({ what: 'window watch', end: () => window.stop() });
+  const path = join(task.dir, 'environment', 'bootstrap.sh');
+  if (existsSync(path)) {
+    const script = await readFile(path, 'utf8');
+    await Promise.all(cluster.nodes.map(({ name }) => bootstrapNode(trial, name, script)));
+  }
+  return { window, workloads };
+}
+
+function nodesJson(trial: Trial): string {
+  return JSON.stringify(clusterOf(trial).nodes.map(({ name, address, roles }) => ({ name, address, roles })));
+}
+
+async function bootstrapNode(trial: Trial, node: string, script: string): Promise<void> {
+  const result = await clusterOf(trial).setUp(node, {
+    argv: ['/bin/bash', '-s'],
+    stdin: script,
+    env: {
+      NODE: node,
+      ROLES: clusterOf(trial).node(node).roles.join(' '),
+      NONCE: trial.nonce,
+      NODES_JSON: nodesJson(trial),
+      INFRABED_FAULT: trial.request.control ? 'none' : 'inject',
+    },
+    timeoutMs: 300_000,
+    signal: trial.request.signal,
+  });
+  if (result.exitCode === 0) return;
+  throw new InfrabedError(
+    'IB_PROVISION',
+    `bootstrap.sh of ${trial.request.task.definition.task.name} ended with ${String(result.exitCode ?? result.signal)} on ${node}: ${lastLines(result.stderr || result.stdout, 3)}`,
+    { hint: 'This is a fault of the task: "infrabed cluster up" gives nodes to try the script on.' },
+  );
+}
+
+/** The search for traces and the like see the nodes as the agent is about to. */
+export async function beforeAgent(trial: Trial): Promise<void> {
+  await trial.request.beforeAgent?.(clusterOf(trial));
+}
