@@ -84,6 +84,7 @@ export const noDrift = defineChecker<Parameters, Evidence>({
   summary: 'Nothing but what an allow-list names has changed since before the fault.',
   with: parameters,
   evidence,
+  programs: ['systemctl', 'ip', 'nft', 'sysctl', 'ss'],
   gather,
   judge,
 });

@@ -92,6 +92,7 @@ export const packageState = defineChecker<Parameters, Evidence>({
   summary: 'Debian packages are installed (in a version) or gone.',
   with: parameters,
   evidence,
+  programs: ['dpkg-query', 'dpkg'],
   gather,
   judge,
 });

@@ -85,6 +85,7 @@ export const pingPath = defineChecker<Parameters, Evidence>({
   summary: 'Packets of a given size get from the node to another and back, unfragmented.',
   with: parameters,
   evidence,
+  programs: ['ping'],
   gather,
   judge,
 });

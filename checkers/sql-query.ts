@@ -161,6 +161,7 @@ export const sqlQuery = defineChecker<Parameters, Evidence>({
   summary: 'A SQL query to PostgreSQL or PgBouncer gives certain rows, or is refused.',
   with: parameters,
   evidence,
+  programs: ['psql', 'runuser'],
   gather,
   judge,
 });

@@ -81,6 +81,7 @@ export const unitState = defineChecker<Parameters, Evidence>({
   summary: 'A systemd unit is active now and enabled for the next boot (or the states that are named).',
   with: parameters,
   evidence,
+  programs: ['systemctl'],
   gather,
   judge,
 });

@@ -1,5 +1,5 @@
 /** One door for every program we start: its error carries command, output, exit status and signal. */
-import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { execa, ExecaError } from 'execa';
 import { InfrabedError } from './errors.js';
 import { redactor } from './log.js';
@@ -114,6 +114,40 @@ function tail(text: string): string {
 export function lastLines(text: string, count: number): string {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   return redactor.redact(lines.slice(-count).join(' | ')) || '(no output)';
+}
+
+/**
+ * Runs a short program while everything else waits: only for code that has to be synchronous, such as a judge.
+ * A non-zero exit status is returned, not thrown.
+ * @throws InfrabedError IB_PROGRAM_MISSING, IB_TIMEOUT, IB_OUTPUT_LIMIT or IB_PROGRAM_FAILED (ended by a signal).
+ */
+export function runSync(
+  program: string,
+  args: readonly string[],
+  options: { input: string; timeoutMs: number; maxOutputBytes?: number; cwd?: string },
+): RunResult {
+  const shown = redactor.redact([program, ...args].join(' '));
+  const result = spawnSync(program, [...args], {
+    input: options.input,
+    timeout: options.timeoutMs,
+    killSignal: 'SIGKILL',
+    maxBuffer: options.maxOutputBytes ?? 16 * 1024 * 1024,
+    encoding: 'utf8',
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  });
+  const errno = (result.error as NodeJS.ErrnoException | undefined)?.code;
+  const raise = (
+    code: 'IB_PROGRAM_MISSING' | 'IB_TIMEOUT' | 'IB_OUTPUT_LIMIT' | 'IB_PROGRAM_FAILED',
+    how: string,
+  ): never => {
+    throw new InfrabedError(code, `"${shown}" ${how}.`, { cause: result.error });
+  };
+  if (errno === 'ENOENT') raise('IB_PROGRAM_MISSING', 'could not be started: the program is not installed');
+  if (errno === 'ETIMEDOUT') raise('IB_TIMEOUT', `did not end within ${String(options.timeoutMs)} ms`);
+  if (errno === 'ENOBUFS') raise('IB_OUTPUT_LIMIT', 'printed more than is kept');
+  if (result.status === null)
+    return raise('IB_PROGRAM_FAILED', `was ended by ${result.signal ?? errno ?? 'a signal'}`);
+  return { exitCode: result.status, stdout: result.stdout, stderr: result.stderr };
 }
 
 /** Starts a program that lives on beside us; its caller owns its streams and its end. */

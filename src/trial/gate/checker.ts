@@ -47,6 +47,11 @@ export interface Checker<W = unknown, E extends Json = Json> {
   readonly summary: string;
   readonly with: z.ZodType<W>;
   readonly evidence: z.ZodType<E>;
+  /**
+   * Programs of the node that `gather` runs, beside shell and python3. Where a backend has no pristine copy of
+   * them, the check fails when one was replaced.
+   */
+  readonly programs?: readonly string[];
   gather(context: CheckContext, parameters: W): Promise<E>;
   judge(evidence: E, parameters: W): Judgement;
 }
