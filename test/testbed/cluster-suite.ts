@@ -1,6 +1,7 @@
 /** What every cluster handle does, whatever the backend: run against the fake here, against real nodes in test/e2e. */
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
+import { waitFor } from '../../src/core/clock.js';
 import { sha256 } from '../../src/core/ids.js';
 import type { Cluster } from '../../src/testbed/cluster/cluster.js';
 
@@ -85,12 +86,16 @@ export async function clusterSuite(t: Test, cluster: Cluster, options: SuiteOpti
 
   await t.test('a power cycle drops what ran, and the node comes back in a new boot', async (t) => {
     const before = await cluster.bootId('node1');
-    const running = cluster.ssh('node1', { argv: ['sleep', '60'] });
-    await Promise.all([
-      t.rejects(running, { code: 'IB_NODE_UNREACHABLE' }),
-      new Promise((resolve) => setTimeout(resolve, 300)).then(() => cluster.power('node1').cycle()),
-    ]);
+    const started = `${options.scratch}/infrabed-suite-${randomBytes(4).toString('hex')}`;
+    const running = cluster.ssh('node1', { argv: ['sh', '-c', 'touch "$1"; exec sleep 60', 'sh', started] });
+    running.catch(() => undefined);
+    await waitFor('the command to start', async () => (await isThere(cluster, started)) || undefined, {
+      timeoutMs: 20_000,
+    });
+    await cluster.power('node1').cycle();
+    await t.rejects(running, { code: 'IB_NODE_UNREACHABLE' });
     await cluster.waitForSsh(['node1'], 60_000);
+    await cluster.setUp('node1', { argv: ['rm', '-f', started] });
     if (options.realBoots) t.not(await cluster.bootId('node1'), before);
     t.equal((await cluster.ssh('node1', { argv: ['echo', 'back'] })).stdout, 'back\n');
   });
@@ -100,11 +105,15 @@ export async function clusterSuite(t: Test, cluster: Cluster, options: SuiteOpti
     t.equal(await cluster.power('node1').state(), 'off');
     t.match(await cluster.standing('node1'), { standing: 'unreachable', blame: 'infrastructure' });
     await t.rejects(cluster.ssh('node1', { argv: ['true'] }), { code: 'IB_NODE_UNREACHABLE' });
-    await t.rejects(cluster.waitForSsh(['node0', 'node1'], 300), {
+    await t.rejects(cluster.waitForSsh(['node0', 'node1'], 5000), {
       code: 'IB_TIMEOUT',
       message: /^node1 did not/,
     });
     await cluster.power('node1').on();
     await cluster.waitForSsh(['node1'], 60_000);
   });
+}
+
+async function isThere(cluster: Cluster, path: string): Promise<boolean> {
+  return (await cluster.read('node1', path)).type !== 'absent';
 }

@@ -89,7 +89,7 @@ t.test('connecting', async (t) => {
     t.ok(stream.destroyed);
     const again = tcpConnect((mute.address() as AddressInfo).port, '127.0.0.1');
     await t.rejects(
-      connect(optionsFor(daemon, { dial: () => Promise.resolve(again), bannerTimeoutMs: 50 })),
+      connect(optionsFor(daemon, { dial: () => Promise.resolve(again), answerTimeoutMs: 50 })),
       {
         code: 'IB_NODE_UNREACHABLE',
         message: /Nothing answers/,

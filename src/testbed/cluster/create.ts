@@ -5,7 +5,7 @@ import type { Clock } from '../../core/clock.js';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
 import type { IoHost } from '../../core/io.js';
 import type { Journal } from '../../core/journal.js';
-import type { Backend, DriverCluster } from '../driver/driver.js';
+import type { Backend, DriverCluster, LayerRef } from '../driver/driver.js';
 import { generateKeyPair } from '../ssh/keys.js';
 import type { Cluster } from './cluster.js';
 import { openCluster } from './open.js';
@@ -23,7 +23,7 @@ export interface CreateClusterOptions {
   generation: number;
   nodes: readonly ClusterMember[];
   /** Layers from the bottom: `os` first. */
-  layers: readonly string[];
+  layers: readonly LayerRef[];
   stateDir: string;
   journal: Journal;
   io: IoHost;
@@ -39,6 +39,8 @@ export interface CreateClusterOptions {
 export interface OwnedCluster {
   cluster: Cluster;
   driverCluster: DriverCluster;
+  /** Private key that root on every node accepts. */
+  controllerKey: string;
   /** Closes connections, switches everything off and removes it, the cluster's folder too. */
   destroy(): Promise<void>;
 }
@@ -118,6 +120,7 @@ function own(
   return {
     cluster,
     driverCluster,
+    controllerKey,
     async destroy() {
       await cluster.close();
       await driverCluster.destroy();

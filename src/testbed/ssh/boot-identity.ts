@@ -39,8 +39,8 @@ export async function freshBootId(options: ConnectOptions): Promise<string> {
 }
 
 /** First limit for the first byte, doubled up to the last one; sixteen containers and one slow machine both do well. */
-const firstBannerTimeoutMs = 400;
-const lastBannerTimeoutMs = 30_000;
+const firstAnswerTimeoutMs = 400;
+const lastAnswerTimeoutMs = 30_000;
 /** Pause after a refused connection: sshd is not there yet. */
 const refusedPauseMs = 50;
 
@@ -54,7 +54,7 @@ export async function waitForFreshSession(options: ConnectOptions, timeoutMs: nu
   const name = options.name ?? 'the node';
   const limit = deadline(timeoutMs, `Waiting for SSH on ${name}`, options.signal);
   const end = systemClock.now() + timeoutMs;
-  let bannerTimeoutMs = firstBannerTimeoutMs;
+  let answerTimeoutMs = firstAnswerTimeoutMs;
   let last: unknown;
   try {
     for (;;) {
@@ -65,14 +65,14 @@ export async function waitForFreshSession(options: ConnectOptions, timeoutMs: nu
           ...options,
           signal: limit.signal,
           timeoutMs: remainingMs,
-          bannerTimeoutMs,
+          answerTimeoutMs,
         });
       } catch (error) {
         if (isInfrabedError(error, 'IB_SSH_HOST_KEY')) throw error;
         throwIfAborted(options.signal);
         if (!limit.signal.aborted) last = error;
         if (isInfrabedError(error) && error.details['noAnswer'] === true) {
-          bannerTimeoutMs = Math.min(bannerTimeoutMs * 2, lastBannerTimeoutMs);
+          answerTimeoutMs = Math.min(answerTimeoutMs * 2, lastAnswerTimeoutMs);
         }
       }
       await systemClock.sleep(refusedPauseMs, limit.signal);

@@ -17,8 +17,8 @@ export interface ConnectOptions {
   signal?: AbortSignal;
   /** From the dial to the end of the login. Default 20 000; a slow virtual machine needs patience, not retries. */
   timeoutMs?: number;
-  /** Until the first byte from the other side, where that shall end sooner than the whole. */
-  bannerTimeoutMs?: number;
+  /** From the dial to the first byte from the other side, where that shall end sooner than the whole. */
+  answerTimeoutMs?: number;
   /** Interval of keep-alive messages; three unanswered ones end the connection. Default 10 000, 0 sends none. */
   keepAliveMs?: number;
   /** What the errors call the other side, e.g. the node's name. */
@@ -37,15 +37,21 @@ export async function connect(options: ConnectOptions): Promise<Client> {
   const known = parsePublicKey(options.hostKey);
   throwIfAborted(options.signal);
   const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
-  const limit = deadline(timeoutMs, `Connecting to ${name} over SSH`, options.signal);
+  const unanswered = new AbortController();
+  const parents = options.signal === undefined ? [unanswered.signal] : [unanswered.signal, options.signal];
+  const limit = deadline(timeoutMs, `Connecting to ${name} over SSH`, AbortSignal.any(parents));
+  const answerTimer =
+    options.answerTimeoutMs === undefined
+      ? undefined
+      : setTimeout(() => unanswered.abort(noAnswer(name)), options.answerTimeoutMs);
   let stream: Duplex | undefined;
   try {
     stream = await options.dial(limit.signal);
-    return await login(stream, known, options, name, limit.signal);
+    return await login(stream, known, options, name, limit.signal, () => clearTimeout(answerTimer));
   } catch (error) {
     stream?.destroy();
     // The limit may end the dial in whatever way the backend reports it; its own reason says more.
-    if (!isInfrabedError(error) || error.code === 'IB_CANCELLED') throwIfAborted(limit.signal);
+    throwIfAborted(limit.signal);
     if (isInfrabedError(error)) throw error;
     throw new InfrabedError(
       'IB_NODE_UNREACHABLE',
@@ -55,6 +61,7 @@ export async function connect(options: ConnectOptions): Promise<Client> {
       },
     );
   } finally {
+    clearTimeout(answerTimer);
     limit.clear();
   }
 }
@@ -84,6 +91,7 @@ function login(
   options: ConnectOptions,
   name: string,
   signal: AbortSignal,
+  onFirstByte: () => void,
 ): Promise<Client> {
   const client = new ssh2.Client();
   let shown: Buffer | undefined;
@@ -109,13 +117,8 @@ function login(
       reject(loginError(error, known, shown, name));
     };
     const onAbort = (): void => fail(signal.reason);
-    const banner =
-      options.bannerTimeoutMs === undefined
-        ? undefined
-        : setTimeout(() => fail(noAnswer(name)), options.bannerTimeoutMs);
     const onClose = (): void => fail(new Error('the connection was closed during the login'));
     const finish = (): void => {
-      clearTimeout(banner);
       client.off('error', fail).off('close', onClose);
       signal.removeEventListener('abort', onAbort);
       // From now on an error without another listener must not end the controller.
@@ -132,7 +135,7 @@ function login(
       throwIfAborted(signal);
       client.connect(config);
       // After connect(), so that ssh2 is already listening when the stream starts to flow.
-      stream.once('data', () => clearTimeout(banner));
+      stream.once('data', onFirstByte);
     } catch (error) {
       fail(error);
     }
