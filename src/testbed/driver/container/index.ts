@@ -1,0 +1,4 @@
+/** System containers on this machine: what other rooms use of this backend. */
+export { createContainerBackend, type ContainerBackendOptions } from './backend.js';
+export { hostChecks, type HostCheck } from './host-checks.js';
+export { ImageCache, imageCacheDir, type Image, type LayerRecord } from './image-cache.js';

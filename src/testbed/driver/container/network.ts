@@ -1,0 +1,54 @@
+/** The network of a cluster: a namespace with a bridge in it. Nothing of it enters the host's own namespace. */
+import { run } from '../../../core/exec.js';
+import { InfrabedError, errnoOf } from '../../../core/errors.js';
+import { readdir } from 'node:fs/promises';
+
+/** Jumbo frames with room for a tag or a tunnel's header. */
+const bridgeMtuBytes = 9216;
+export const bridgeAddress = '10.77.0.1';
+export const prefixLength = 24;
+const firstHost = 11;
+
+/** 10.77.0.11 for the first node. @throws InfrabedError IB_NOT_ENOUGH_NODES beyond the 244th. */
+export function nodeAddress(index: number): string {
+  if (firstHost + index > 254) {
+    throw new InfrabedError('IB_NOT_ENOUGH_NODES', `A cluster has room for ${String(255 - firstHost)} nodes.`);
+  }
+  return `10.77.0.${String(firstHost + index)}`;
+}
+
+/** Makes the namespace and the bridge. */
+export async function makeNetwork(netns: string): Promise<void> {
+  await run('ip', ['netns', 'add', netns]);
+  const commands = [
+    'link set lo up',
+    `link add br0 mtu ${String(bridgeMtuBytes)} type bridge stp_state 0 forward_delay 0`,
+    // Set once more, after which the bridge no longer follows its smallest port.
+    `link set br0 mtu ${String(bridgeMtuBytes)}`,
+    `addr add ${bridgeAddress}/${String(prefixLength)} dev br0`,
+    'link set br0 up',
+    // There is no way out: say so at once instead of letting programs wait for their time-outs.
+    'route add unreachable default',
+  ];
+  await run('ip', ['-netns', netns, '-batch', '-'], { input: `${commands.join('\n')}\n` });
+  await run('ip', ['netns', 'exec', netns, 'sysctl', '-qw', 'net.ipv4.ip_forward=1']);
+}
+
+export async function removeNetwork(netns: string): Promise<void> {
+  if ((await networkNames()).includes(netns)) await run('ip', ['netns', 'delete', netns]);
+}
+
+/** Names of all network namespaces of the host that have one. */
+export async function networkNames(): Promise<string[]> {
+  try {
+    return await readdir('/run/netns');
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** argv that runs a program inside the namespace. */
+export function inNetwork(netnsPath: string, argv: readonly string[]): string[] {
+  return ['nsenter', `--net=${netnsPath}`, ...argv];
+}

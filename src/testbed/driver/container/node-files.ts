@@ -1,0 +1,67 @@
+/** A fresh node's own files: an empty upper layer and, in it, what makes this node different from the others. */
+import { randomBytes } from 'node:crypto';
+import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { ClusterState, NodeState } from './cluster-state.js';
+import { bridgeAddress, prefixLength } from './network.js';
+import type { SshKeyPair } from './host-key.js';
+
+interface Entry {
+  path: string;
+  mode: number;
+  /** Absent: a folder. */
+  content?: string;
+}
+
+/** The files and folders of a node's identity, parents first. */
+export function identity(
+  cluster: Pick<ClusterState, 'nodes'>,
+  node: NodeState,
+  hostKey: SshKeyPair,
+  authorizedKeys: readonly string[],
+): Entry[] {
+  const hosts = cluster.nodes.map((other) => `${other.address}\t${other.name}`);
+  const network = [
+    '[Match]',
+    'Name=eth0',
+    '',
+    '[Network]',
+    `Address=${node.address}/${String(prefixLength)}`,
+    `Gateway=${bridgeAddress}`,
+    'LinkLocalAddressing=no',
+    'IPv6AcceptRA=no',
+  ];
+  return [
+    { path: 'etc', mode: 0o755 },
+    { path: 'etc/ssh', mode: 0o755 },
+    { path: 'etc/ssh/ssh_host_ed25519_key', mode: 0o600, content: hostKey.privateKey },
+    { path: 'etc/ssh/ssh_host_ed25519_key.pub', mode: 0o644, content: `${hostKey.publicKey}\n` },
+    { path: 'etc/hostname', mode: 0o644, content: `${node.name}\n` },
+    { path: 'etc/hosts', mode: 0o644, content: `127.0.0.1\tlocalhost\n${hosts.join('\n')}\n` },
+    { path: 'etc/machine-id', mode: 0o444, content: `${randomBytes(16).toString('hex')}\n` },
+    { path: 'etc/systemd', mode: 0o755 },
+    { path: 'etc/systemd/network', mode: 0o755 },
+    { path: 'etc/systemd/network/10-eth0.network', mode: 0o644, content: `${network.join('\n')}\n` },
+    { path: 'root', mode: 0o700 },
+    { path: 'root/.ssh', mode: 0o700 },
+    { path: 'root/.ssh/authorized_keys', mode: 0o600, content: `${authorizedKeys.join('\n')}\n` },
+  ];
+}
+
+/** Makes the node's folder: upper (with the entries, owned by the cluster's range), work and merged. */
+export async function makeNodeFiles(folder: string, entries: readonly Entry[], uidBase: number): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o711 });
+  const upper = join(folder, 'upper');
+  for (const part of [upper, join(folder, 'work'), join(folder, 'merged')]) await mkdir(part, { mode: 0o755 });
+  await chown(upper, uidBase, uidBase);
+  await chown(join(folder, 'work'), uidBase, uidBase);
+  for (const entry of entries) {
+    const path = join(upper, entry.path);
+    if (entry.content === undefined) await mkdir(path);
+    else await writeFile(path, entry.content);
+    // Set apart from the creation, whose mode the umask would cut.
+    await chmod(path, entry.mode);
+    await chown(path, uidBase, uidBase);
+  }
+  await writeFile(join(folder, 'console.log'), '', { mode: 0o600 });
+}

@@ -1,0 +1,197 @@
+/** Starts what keeps a node powered on: our own small supervisor, or a transient unit of the host's systemd. */
+import { open, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { InfrabedError, errnoOf } from '../../../core/errors.js';
+import { run, start } from '../../../core/exec.js';
+import { asset } from '../../../core/paths.js';
+import { isPopulated } from './cgroup.js';
+import { slice } from './host.js';
+import type { NodePlace } from './node.js';
+
+/** Why a node is off although nobody here switched it off. */
+export interface Ending {
+  /** Exit status of systemd-nspawn or of our scripts; null when the supervisor vanished without a word. */
+  status: number | null;
+  /** A sentence if the backend itself is to blame, null if the node ended by what ran on it. */
+  fault: string | null;
+}
+
+export interface Supervisor {
+  /** Lets the node boot; ends when the supervisor was started, not when the node runs. */
+  start(place: NodePlace): Promise<void>;
+  /** True while the supervisor is there or about to come back, as it is between two boots. */
+  isPresent(place: NodePlace): Promise<boolean>;
+  /** After the node was killed: nothing may start it again. */
+  settle(place: NodePlace): Promise<void>;
+  ending(place: NodePlace): Promise<Ending>;
+}
+
+const script = (name: string): string => asset(join('src/testbed/driver/container', name));
+
+/** node-mounts.py and what it becomes: the same in both modes. */
+function mountsArgv(place: NodePlace): string[] {
+  const { cluster } = place;
+  const shift = cluster.mapping === 'idmapped' ? cluster.uidBase : 0;
+  return ['python3', '-I', script('node-mounts.py'), place.folder, String(shift), cluster.lowers.join(':'), '/bin/sh'];
+}
+
+function bootArgv(place: NodePlace): string[] {
+  const { names, node, cluster } = place;
+  return [place.folder, names.netnsPath, node.machine, node.name, String(cluster.uidBase)];
+}
+
+/** argv of our own supervisor. */
+export function ownSupervisorArgv(place: NodePlace): string[] {
+  const groups = place.groups.all.join(':');
+  return [
+    '/bin/sh',
+    script('node-enter.sh'),
+    groups,
+    ...mountsArgv(place),
+    script('node-supervisor.sh'),
+    place.folder,
+    String(place.cluster.generation),
+    groups,
+    ...bootArgv(place).slice(1),
+  ];
+}
+
+/** The environment of everything that runs on behalf of a node: nothing of the controller's own. */
+const cleanEnvironment = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
+
+export const ownSupervisor: Supervisor = {
+  async start(place) {
+    const console = await open(place.consolePath, 'a', 0o600);
+    try {
+      const [program = '', ...args] = ownSupervisorArgv(place);
+      const child = start(program, args, {
+        detached: true,
+        env: cleanEnvironment,
+        cwd: '/',
+        stdio: ['ignore', console.fd, console.fd],
+      });
+      await new Promise<void>((resolve, reject) => {
+        child.once('spawn', () => resolve());
+        child.once('error', (cause) =>
+          reject(new InfrabedError('IB_POWER', `The supervisor of ${place.node.name} could not be started.`, { cause })),
+        );
+      });
+      child.unref();
+    } finally {
+      await console.close();
+    }
+  },
+  isPresent: (place) => isPopulated(place.groups.unified),
+  settle: () => Promise.resolve(),
+  ending: async (place) => endingOf(await lastEvent(place)),
+};
+
+/** The last line of `events`, which boots and the supervisor write outside the node: `SECONDS PID WHAT [STATUS]`. */
+async function lastEvent(place: NodePlace): Promise<string[]> {
+  try {
+    const lines = (await readFile(join(place.folder, 'events'), 'utf8')).trim().split('\n');
+    return lines.at(-1)?.split(' ') ?? [];
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** Exit statuses of our own scripts, where there was no node yet that could be to blame. */
+const scriptFaults = new Map<number, string>([
+  [71, 'The file system of the node could not be mounted.'],
+  [75, 'Another supervisor of the node was still there.'],
+  [76, 'The lease of the node was given to someone else.'],
+]);
+
+/** What an event says of a node that is off. */
+export function endingOf(event: readonly string[]): Ending {
+  const [, , what, word] = event;
+  if (what !== 'exit') {
+    return { status: null, fault: 'The supervisor of the node is gone, and did not say why it ended.' };
+  }
+  const status = Number(word);
+  if (status === 133) return { status, fault: 'The supervisor of the node ended between two boots.' };
+  if (status > 128) {
+    return { status, fault: `systemd-nspawn was ended by signal ${String(status - 128)}, which no node can send.` };
+  }
+  return { status, fault: scriptFaults.get(status) ?? null };
+}
+
+/** argv of the transient unit: a fresh mount namespace and a fresh uptime at each boot, restarted on status 133. */
+export function systemdRunArgv(place: NodePlace): string[] {
+  const properties = [
+    'Delegate=yes',
+    'KillMode=mixed',
+    'Type=exec',
+    'Restart=no',
+    'RestartForceExitStatus=133',
+    'RestartSec=0',
+    'SuccessExitStatus=133',
+    'TasksMax=16384',
+    'DevicePolicy=closed',
+    'DeviceAllow=char-pts rw',
+    'StandardInput=null',
+    `StandardOutput=append:${place.consolePath}`,
+    `StandardError=append:${place.consolePath}`,
+    // A node may reboot as often as it likes.
+    'StartLimitIntervalSec=0',
+  ];
+  const environment = Object.entries(cleanEnvironment).map(([name, value]) => `--setenv=${name}=${value}`);
+  return [
+    'systemd-run',
+    '--quiet',
+    `--unit=${unitName(place)}`,
+    `--slice=${slice}`,
+    `--description=infrabed node ${place.node.name} of cluster ${place.cluster.id}`,
+    ...properties.map((property) => `--property=${property}`),
+    ...environment,
+    '--',
+    ...mountsArgv(place),
+    script('node-boot.sh'),
+    ...bootArgv(place),
+    '--notify-ready=no',
+  ];
+}
+
+const unitName = (place: NodePlace): string => `${place.names.unitPrefix}${place.node.name}.service`;
+
+/** Properties of the unit as systemd tells them. */
+async function unitState(place: NodePlace): Promise<Map<string, string>> {
+  const names = 'ActiveState,SubState,Result,ExecMainStatus,ExecMainCode,LoadState';
+  const { stdout } = await run('systemctl', ['show', unitName(place), `--property=${names}`]);
+  return new Map(
+    stdout
+      .split('\n')
+      .filter(Boolean)
+      .map((line): [string, string] => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
+}
+
+export const systemdSupervisor: Supervisor = {
+  async start(place) {
+    // What is left of an earlier run of the unit would keep its name.
+    await run('systemctl', ['reset-failed', unitName(place)], { allowFailure: true });
+    const [program = '', ...args] = systemdRunArgv(place);
+    await run(program, args, { timeoutMs: 60_000 });
+  },
+  async isPresent(place) {
+    if (await isPopulated(place.groups.unified)) return true;
+    const state = (await unitState(place)).get('ActiveState');
+    return state === 'active' || state === 'activating' || state === 'reloading' || state === 'deactivating';
+  },
+  async settle(place) {
+    await run('systemctl', ['stop', unitName(place)], { allowFailure: true, timeoutMs: 60_000 });
+    await run('systemctl', ['reset-failed', unitName(place)], { allowFailure: true });
+  },
+  async ending(place) {
+    const state = await unitState(place);
+    if (state.get('LoadState') === 'not-found' || state.get('Result') === 'success') return { status: 0, fault: null };
+    const status = Number(state.get('ExecMainStatus') ?? Number.NaN);
+    // CLD_EXITED is 1; 2 and 3 are an end by a signal.
+    if (state.get('ExecMainCode') !== '1') {
+      return { status: null, fault: `systemd-nspawn was ended by signal ${String(status)}, which no node can send.` };
+    }
+    return endingOf(['', '', 'exit', String(status)]);
+  },
+};
