@@ -1,5 +1,5 @@
 /** Layers by ansible-runner: progress, failures named, nothing left running. Runs playbooks on this machine only. */
-import t from 'tap';
+import t, { type Test as Tap } from 'tap';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,7 +36,6 @@ async function options(
     io,
   };
 }
-type Tap = Parameters<Parameters<typeof t.test>[1]>[0];
 
 async function failure(promise: Promise<unknown>): Promise<InfrabedError> {
   const error = await promise.then(

@@ -135,7 +135,7 @@ function ansibleEnvironment(dir: string, nodes: number): Record<string, string> 
     HOME: dir,
     ANSIBLE_HOME: join(dir, 'home'),
     ANSIBLE_LOCAL_TEMP: join(dir, 'tmp'),
-    ANSIBLE_CONFIG: '/dev/null',
+    ANSIBLE_CONFIG: join(dir, 'ansible.cfg'),
     ANSIBLE_FORKS: String(Math.max(5, Math.min(nodes, 32))),
     ANSIBLE_PIPELINING: '1',
     // No line "ansible-command: Invoked with ..." in the journals that an agent reads.

@@ -41,7 +41,8 @@ export async function makeWorkspace(dir: string, content: WorkspaceContent): Pro
     const inventory = inventoryOf(content.nodes, key, known, content.variables);
     await writeFile(join(dir, 'inventory', 'hosts.json'), JSON.stringify(inventory, null, 1));
     await copyFile(content.playbook, join(dir, 'project', 'play.yml'));
-    await writeFile(join(dir, 'env', 'settings'), JSON.stringify({ suppress_ansible_output: true }));
+    // Empty: a configuration of this machine's own must not change what the playbooks do.
+    await writeFile(join(dir, 'ansible.cfg'), '');
   } catch (error) {
     const code = errnoOf(error) === 'ENOSPC' ? 'IB_DISK_FULL' : 'IB_PROVISION';
     throw new InfrabedError(code, `The folder for Ansible, ${dir}, could not be made.`, { cause: error });
