@@ -1,4 +1,5 @@
 /** System containers on this machine as nodes: the embedded default. */
+import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { systemClock, throwIfAborted, type Clock } from '../../../core/clock.js';
@@ -86,7 +87,7 @@ async function createCluster(
   signal?: AbortSignal,
 ): Promise<DriverCluster> {
   const folder = clusterFolder(context.stateFolder, spec.id);
-  if (existsSync(folder)) {
+  if (existsSync(join(folder, 'cluster.json'))) {
     throw new InfrabedError('IB_LEASE_CONFLICT', `Cluster "${spec.id}" exists already.`, {
       hint: `Take it down first: infrabed cluster down ${spec.id}.`,
     });

@@ -27,12 +27,18 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 
 # System call numbers are the same on every architecture since Linux 5.1, except on alpha.
+SYS_openat2 = 437
 SYS_open_tree = 428
 SYS_move_mount = 429
 SYS_mount_setattr = 442
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 2, 4, 8
 SYS_pivot_root = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 RANGE = 65536
+
+
+class OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
 class MountAttr(ctypes.Structure):
@@ -66,6 +72,12 @@ def unshare(flags):
 
 def setns(fd, what):
     check(libc.setns(fd, 0), "enter the %s namespace" % what)
+
+
+def open_beneath(dirfd, path, flags):
+    """Opens a path below a folder without following any link on the way."""
+    how = OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH)
+    return check(libc.syscall(SYS_openat2, dirfd, path.encode(), ctypes.byref(how), ctypes.sizeof(how)), "open " + path)
 
 
 def open_tree(dirfd, path, flags):

@@ -32,7 +32,7 @@ const script = (name: string): string => asset(join('src/testbed/driver/containe
 function mountsArgv(place: NodePlace): string[] {
   const { cluster } = place;
   const shift = cluster.mapping === 'idmapped' ? cluster.uidBase : 0;
-  return ['python3', '-I', script('node-mounts.py'), place.folder, String(shift), cluster.lowers.join(':'), '/bin/sh'];
+  return ['python3', '-I', '-S', script('node-mounts.py'), place.folder, String(shift), cluster.lowers.join(':'), '/bin/sh'];
 }
 
 function bootArgv(place: NodePlace): string[] {

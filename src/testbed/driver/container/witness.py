@@ -10,9 +10,7 @@ is the node's. No program, library or setting of the node is used, and every imp
 import errno
 import json
 import os
-import re
 import select
-import shutil
 import signal
 import stat
 import sys
@@ -22,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import mounts  # noqa: E402
 
 RESULT, REQUEST = 3, 4
-PROGRAM_FOLDERS = re.compile(r"^(usr|bin|sbin|lib(|32|64|x32))$")
+PROGRAM_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Settings by which a loader or an interpreter can be made to run something else than the program that was asked for.
 PRISTINE_SETTINGS = (
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "perl", "ssl/openssl.cnf",
@@ -86,6 +84,15 @@ def bind(source, target):
     os.close(fd)
 
 
+def bind_beneath(folder, path, target):
+    """The same for a path below a folder that may lead through links of the node's making: none is followed."""
+    source = mounts.open_beneath(folder, path, os.O_PATH)
+    fd = mounts.open_tree(source, "", mounts.OPEN_TREE_CLONE | mounts.AT_RECURSIVE | mounts.AT_EMPTY_PATH)
+    mounts.move_mount(fd, target)
+    os.close(fd)
+    os.close(source)
+
+
 def is_folder(path):
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
@@ -104,7 +111,8 @@ def copy_setting(source, target):
     elif stat.S_ISLNK(status.st_mode):
         os.symlink(os.readlink(source), target)
     elif stat.S_ISREG(status.st_mode):
-        shutil.copyfile(source, target, follow_symlinks=False)
+        with open(source, "rb") as file, open(target, "wb") as copy:
+            copy.write(file.read())
         os.chmod(target, stat.S_IMODE(status.st_mode))
     os.lchown(target, status.st_uid, status.st_gid)
 
@@ -132,7 +140,7 @@ def make_settings(image, folder, base):
     os.chown(preload, base, base)
 
 
-def show_etc(root, settings, mountinfo):
+def show_etc(root, node_root, settings, mountinfo):
     node_etc = root + "/.node/etc"
     os.mkdir(root + "/etc")
     if not is_folder(node_etc):
@@ -146,19 +154,19 @@ def show_etc(root, settings, mountinfo):
         if not point.startswith("/etc/") or point[5:].split("/")[0].startswith("ld.so"):
             continue
         try:
-            bind(root + "/.node" + point, root + point)
+            bind_beneath(node_root, point[1:], root + point)
         except OSError as error:
-            # Gone, or covered, since the table was read.
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):
+            # Gone, or covered, since the table was read; EXDEV and ELOOP: a link is in the way.
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP, errno.EXDEV):
                 raise
 
 
-def show_node(root, mountinfo, settings):
+def show_node(root, node_root, mountinfo, settings):
     """Everything of the node's own top level that the image does not replace."""
     node = root + "/.node"
     for name in os.listdir(node):
         source, target = os.path.join(node, name), os.path.join(root, name)
-        if PROGRAM_FOLDERS.match(name) or name in ("etc", "proc", "sys", ".node"):
+        if name in PROGRAM_FOLDERS or name in ("etc", "proc", "sys", ".node"):
             continue
         mode = os.lstat(source).st_mode
         if stat.S_ISDIR(mode):
@@ -169,7 +177,7 @@ def show_node(root, mountinfo, settings):
         elif stat.S_ISREG(mode):
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
             bind(source, target)
-    show_etc(root, settings, mountinfo)
+    show_etc(root, node_root, settings, mountinfo)
     for name in DEVICES:
         target = root + "/dev/" + name
         if os.path.lexists(target) and not os.path.islink(target) and not is_folder(target):
@@ -177,7 +185,7 @@ def show_node(root, mountinfo, settings):
 
 
 def make_root(request, namespaces, mountinfo):
-    """Builds the folder that becomes the command's root; returns its path."""
+    """Builds the folder that becomes the command's root; returns its path and a descriptor of the node's own root."""
     mounts.private_mounts()
     scratch = request["scratch"]
     os.makedirs(scratch, exist_ok=True)
@@ -197,11 +205,12 @@ def make_root(request, namespaces, mountinfo):
     mounts.mount("tmpfs", root, "tmpfs", 0, "mode=755")
     os.chown(root, base, base)
     for name in os.listdir(image):
-        if not PROGRAM_FOLDERS.match(name):
+        if name not in PROGRAM_FOLDERS:
             continue
         source, target = os.path.join(image, name), os.path.join(root, name)
         if os.path.islink(source):
             os.symlink(os.readlink(source), target)
+            os.lchown(target, base, base)
         else:
             os.mkdir(target)
             bind(source, target)
@@ -210,22 +219,40 @@ def make_root(request, namespaces, mountinfo):
     node_root = clone_node_root(namespaces)
     mounts.move_mount(node_root, root + "/.node")
     make_settings(image, part("settings"), base)
-    show_node(root, mountinfo, part("settings"))
+    show_node(root, node_root, mountinfo, part("settings"))
+    keep_boot_id(node_root, part("boot_id"))
     read_only = mounts.MountAttr(mounts.MOUNT_ATTR_RDONLY, 0, 0, 0)
     mounts.set_attributes(node_root, read_only, recursive=True)
-    os.close(node_root)
-    return root
+    return root, node_root
 
 
-def enter_root(root):
+def keep_boot_id(node_root, path):
+    """A copy of the boot's identity, which on the node is a mount of a file that has no name any more."""
+    try:
+        source = mounts.open_beneath(node_root, "proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        # Taken away on the node: then the command finds what the kernel says, which is the host's.
+        return
+    text = os.read(source, 64) if stat.S_ISREG(os.fstat(source).st_mode) else b""
+    os.close(source)
+    with open(path, "wb") as file:
+        file.write(text)
+
+
+def enter_root(root, node_root):
     """Kernel file systems of the node's namespaces, then the switch of root. Runs in the node's process namespace."""
     flags = mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC
     mounts.mount("proc", root + "/proc", "proc", flags)
     mounts.mount("sysfs", root + "/sys", "sysfs", flags | mounts.MS_RDONLY)
-    # The boot's identity and the control groups are the node's own, where it has them.
-    for name in ("/proc/sys/kernel/random/boot_id", "/sys/fs/cgroup"):
-        if os.path.lexists(root + "/.node" + name):
-            bind(root + "/.node" + name, root + name)
+    boot_id = root + "/../boot_id"
+    if os.path.exists(boot_id):
+        bind(boot_id, root + "/proc/sys/kernel/random/boot_id")
+    try:
+        bind_beneath(node_root, "sys/fs/cgroup", root + "/sys/fs/cgroup")
+    except OSError as error:
+        # Taken away on the node: then there is none to be shown.
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+            raise
     os.chdir(root)
     number = mounts.SYS_pivot_root[os.uname().machine]
     mounts.check(mounts.libc.syscall(number, b".", b"."), "pivot_root")
@@ -235,6 +262,8 @@ def enter_root(root):
 
 def become(request, namespaces, root, procs):
     """In the child: into the node's namespaces, and the command. Does not return."""
+    # From here on an import would run code of the node.
+    sys.meta_path.clear()
     os.setsid()
     os.write(procs, b"0")
     for name in ("net", "uts", "ipc", "cgroup"):
@@ -243,7 +272,7 @@ def become(request, namespaces, root, procs):
         mounts.setns(namespaces["mnt"], "mount")
         os.chdir("/")
     else:
-        enter_root(root)
+        enter_root(*root)
     mounts.setns(namespaces["user"], "user")
     os.setgroups([])
     os.setresgid(0, 0, 0)
@@ -255,12 +284,27 @@ def become(request, namespaces, root, procs):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.execvpe(request["argv"][0], request["argv"], request["env"])
+    execute(request["argv"], request["env"])
+
+
+def execute(argv, env):
+    """execvpe(3) without the imports of Python's own, which would now be looked for on the node."""
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)
+    refusal = OSError(errno.ENOENT, "%s: command not found" % argv[0])
+    for folder in env.get("PATH", "").split(":"):
+        try:
+            os.execve(folder + "/" + argv[0], argv, env)
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                refusal = error
+            elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+    raise refusal
 
 
 def start(request, namespaces, root, group):
     """Forks the command into the node; returns its pid. @raises OSError if it could not be executed."""
-    procs = os.open(group + "/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     told_read, told_write = os.pipe2(os.O_CLOEXEC)
     if "time" in namespaces:
         mounts.setns(namespaces["time"], "time")
@@ -273,13 +317,12 @@ def start(request, namespaces, root, group):
     if pid == 0:
         os.close(RESULT)
         try:
-            become(request, namespaces, root, procs)
+            become(request, namespaces, root, group.procs)
         except BaseException as error:
-            os.write(told_write, json.dumps([getattr(error, "errno", 0) or 0, str(error)]).encode())
+            os.write(told_write, json.dumps([getattr(error, "errno", 0) or 0, getattr(error, "strerror", "") or str(error)]).encode())
         finally:
             os._exit(127)
     os.close(told_write)
-    os.close(procs)
     told = os.read(told_read, 65536)
     if told:
         os.waitpid(pid, 0)
@@ -288,41 +331,62 @@ def start(request, namespaces, root, group):
     return pid
 
 
+class Group:
+    """A control group of the command's own, held by descriptors: the switch of root takes its path out of sight."""
+
+    def __init__(self, path):
+        self.parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.name = os.path.basename(path)
+        os.mkdir(self.name, dir_fd=self.parent)
+        self.folder = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.parent)
+        self.procs = os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self.folder)
+
+    def kill(self):
+        fd = os.open("cgroup.kill", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self.folder)
+        os.write(fd, b"1")
+        os.close(fd)
+
+    def is_populated(self):
+        fd = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
+        try:
+            return b"populated 1" in os.read(fd, 4096)
+        finally:
+            os.close(fd)
+
+    def remove(self):
+        """Waits until it is empty, and removes it. Killed processes need a moment."""
+        for _ in range(400):
+            try:
+                os.rmdir(self.name, dir_fd=self.parent)
+                return
+            except OSError as error:
+                if error.errno == errno.ENOENT:
+                    return
+                if error.errno != errno.EBUSY:
+                    raise
+            select.select([], [], [], 0.005)
+
+
 def wait(pid, group, timeout_ms):
     """Waits for the command, ending its whole group at the time-out; returns the result."""
     watcher = os.pidfd_open(pid)
     timed_out = not select.select([watcher], [], [], timeout_ms / 1000)[0]
     if timed_out:
-        kill_group(group)
+        group.kill()
     status = os.waitpid(pid, 0)[1]
     result = {"timedOut": timed_out}
     if os.WIFSIGNALED(status):
-        result["signal"] = signal.Signals(os.WTERMSIG(status)).name
+        result["signal"] = signal_name(os.WTERMSIG(status))
     else:
         result["exitCode"] = os.WEXITSTATUS(status)
     return result
 
 
-def kill_group(group):
-    with open(group + "/cgroup.kill", "w") as file:
-        file.write("1")
-
-
-def remove_group(group):
-    """The group goes once it is empty; what a set-up command left running keeps it."""
-    for _ in range(200):
-        try:
-            os.rmdir(group)
-            return
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return
-            if error.errno != errno.EBUSY:
-                raise
-        with open(group + "/cgroup.events") as file:
-            if "populated 1" in file.read() and not group.rsplit("/", 1)[1].startswith("witness-"):
-                return
-        select.select([], [], [], 0.005)
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "SIG%d" % number
 
 
 def stop(_number, _frame):
@@ -334,19 +398,21 @@ def main():
         request = json.load(file)
     os.set_inheritable(RESULT, False)
     signal.signal(signal.SIGTERM, stop)
-    is_pristine, group = request["isPristine"], request["group"]
+    is_pristine = request["isPristine"]
     namespaces, mountinfo = open_namespaces(request["pid"], request["startTicks"])
     root = make_root(request, namespaces, mountinfo) if is_pristine else None
-    os.mkdir(group)
+    group = Group(request["group"])
     try:
         result = wait(start(request, namespaces, root, group), group, request["timeoutMs"])
     except Stopped:
-        kill_group(group)
+        group.kill()
         result = {"signal": "SIGKILL", "timedOut": False}
     finally:
+        # A check leaves nothing running; what a set-up command started in the background stays, with its group.
         if is_pristine:
-            kill_group(group)
-        remove_group(group)
+            group.kill()
+        if is_pristine or not group.is_populated():
+            group.remove()
     return result
 
 
@@ -356,7 +422,7 @@ def tell():
     except NodeOff:
         result = {"error": "the node has no running init", "isOff": True}
     except OSError as error:
-        result = {"error": str(error), "errno": error.errno or 0, "isOff": False}
+        result = {"error": error.strerror or str(error), "errno": error.errno or 0, "isOff": False}
     os.write(RESULT, json.dumps(result).encode())
 
 

@@ -168,7 +168,7 @@ async function runWitness(
 ): Promise<{ result: string; stdout: Capture; stderr: Capture }> {
   const script = asset('src/testbed/driver/container/witness.py');
   const stdio = ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'] as const;
-  const child = start('python3', ['-I', script], { stdio: [...stdio], cwd: '/' });
+  const child = start('python3', ['-I', '-S', script], { stdio: [...stdio], cwd: '/' });
   const maxBytes = command.maxOutputBytes ?? defaultMaxOutputBytes;
   const stdout = new Capture(child.stdout, maxBytes);
   const stderr = new Capture(child.stderr, maxBytes);

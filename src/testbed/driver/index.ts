@@ -1,0 +1,17 @@
+/** Every backend by its name: an explicit map, no discovery. */
+import type { Clock } from '../../core/clock.js';
+import type { IoHost } from '../../core/io.js';
+import type { Backend } from './driver.js';
+import { createContainerBackend } from './container/index.js';
+import { createFakeBackend } from './fake/index.js';
+
+export interface BackendOptions {
+  stateDir: string;
+  clock?: Clock;
+  io?: IoHost;
+}
+
+export const backends: Readonly<Record<string, (options: BackendOptions) => Backend>> = {
+  container: createContainerBackend,
+  fake: createFakeBackend,
+};
