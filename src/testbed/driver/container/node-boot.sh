@@ -29,4 +29,4 @@ exec env --unset=IB_IN_NETWORK SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 \
   systemd-nspawn --quiet --boot --directory="$folder/merged" --machine="$machine" --hostname="$hostname" \
   --register=no --keep-unit --kill-signal=SIGRTMIN+3 --network-bridge=br0 \
   --private-users="$base:65536" --private-users-ownership=off \
-  --resolv-conf=off --timezone=off --link-journal=no --console=pipe "$@" < /dev/null
+  --resolv-conf=off --timezone=off --link-journal=no --console=read-only "$@" < /dev/null

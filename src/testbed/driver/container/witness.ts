@@ -72,6 +72,13 @@ const resultSchema = z.union([
 /** What every command gets, and nothing else. */
 const environment = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8', TERM: 'dumb' };
 
+const pristineEnvironment = {
+  // Settings in a home folder would be the node's own word.
+  HOME: '/nonexistent',
+  // systemctl refuses to ask an init whose root folder is not its own.
+  SYSTEMD_IGNORE_CHROOT: '1',
+};
+
 async function execIn(place: NodePlace, command: NodeCommand, isPristine: boolean, clock: Clock): Promise<CommandResult> {
   throwIfAborted(command.signal);
   const init = await findInit(place.groups);
@@ -131,8 +138,7 @@ function request(place: NodePlace, init: ProcessIdentity, command: NodeCommand, 
     scratch: join(place.folder, 'witness'),
     group: join(place.groups.unified, `${kind}-${randomBytes(4).toString('hex')}`),
     argv: command.argv,
-    // Settings in a home folder would be the node's own word.
-    env: { ...environment, HOME: isPristine ? '/nonexistent' : '/root', ...command.env },
+    env: { ...environment, ...(isPristine ? pristineEnvironment : { HOME: '/root' }), ...command.env },
     timeoutMs: command.timeoutMs ?? defaultTimeoutMs,
   };
 }
