@@ -54,7 +54,10 @@ interface PackedFile {
 
 async function packedTests(folder: string): Promise<PackedFile[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const files = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort();
   return Promise.all(
     files.map(async (file) => ({
       path: relative(folder, file),

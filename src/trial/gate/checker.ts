@@ -24,7 +24,7 @@ export interface CheckContext {
    * Changes of the nodes since the baseline, and those that a fault-free control trial makes by itself.
    * The facts are gathered once a gate and shared by all checks.
    */
-  drift(): Promise<{
+  drift: () => Promise<{
     changes: readonly DriftChange[];
     control: readonly DriftChange[];
     controlRecorded: boolean;
