@@ -14,6 +14,9 @@ import { clusterSuite } from './cluster-suite.js';
 import { FakeBackend } from './fake-driver.js';
 import type { FakeNode } from './fake-driver.js';
 
+// Every login costs CPU time; on a busy machine the default of 30 s for a file is too short.
+t.setTimeout(180_000);
+
 interface Made {
   backend: FakeBackend;
   owned: OwnedCluster;

@@ -18,6 +18,9 @@ import { LoopbackSshd } from './loopback-sshd.js';
 
 const code = (wanted: string) => (error: unknown) => isInfrabedError(error) && error.code === wanted;
 
+// Every login costs CPU time; on a busy machine the default of 30 s for a file is too short.
+t.setTimeout(180_000);
+
 async function sshd(test: Test, settings: readonly string[] = []): Promise<LoopbackSshd> {
   const daemon = new LoopbackSshd(settings);
   test.teardown(() => daemon.remove());

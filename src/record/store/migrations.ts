@@ -22,6 +22,9 @@ export function migrations(parts: DialectParts = sqliteParts): Record<string, Mi
         await createTrials(db, parts);
       },
     },
+    '0002-clean-records': {
+      up: (db) => createCleanRecords(db, parts),
+    },
   };
 }
 
@@ -109,4 +112,16 @@ async function createTrials(db: Kysely<unknown>, parts: DialectParts): Promise<v
   await db.schema.createIndex('phases_of_trial').on('phases').columns(['trial', 'id']).execute();
   await db.schema.createIndex('trials_by_start').on('trials').column('started_at').execute();
   await db.schema.createIndex('nodes_of_lease').on('nodes').column('lease').execute();
+}
+
+/** Why each node was available: one row for each time it became so. */
+async function createCleanRecords(db: Kysely<unknown>, parts: DialectParts): Promise<void> {
+  await parts
+    .countingKey(db.schema.createTable('clean_records'))
+    .addColumn('node', 'text', (column) => column.notNull().references('nodes.name'))
+    .addColumn('lease', 'text')
+    .addColumn('method', 'text', (column) => column.notNull())
+    .addColumn('proof', 'text', (column) => column.notNull())
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .execute();
 }

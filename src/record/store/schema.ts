@@ -90,6 +90,19 @@ export interface ChecksTable {
   weight: number;
 }
 
+/** Proof that a node may be lent again: a node becomes available only together with such a row. */
+export interface CleanRecordsTable {
+  id: Generated<number>;
+  node: string;
+  /** Lease that was cleaned up after, or null. */
+  lease: string | null;
+  /** How it was cleaned, e.g. `container-destroyed`. */
+  method: string;
+  /** JSON of what was read back. */
+  proof: string;
+  at: number;
+}
+
 export interface Database {
   sites: SitesTable;
   nodes: NodesTable;
@@ -99,4 +112,5 @@ export interface Database {
   trials: TrialsTable;
   phases: PhasesTable;
   checks: ChecksTable;
+  clean_records: CleanRecordsTable;
 }

@@ -1,0 +1,335 @@
+/** Nodes and leases: the life cycle's table, fencing, taking and giving back, two processes at once, inventories. */
+import t from 'tap';
+import type { Test } from 'tap';
+import fc from 'fast-check';
+import { systemClock } from '../../src/core/clock.js';
+import { isInfrabedError } from '../../src/core/errors.js';
+import { run } from '../../src/core/exec.js';
+import { asset } from '../../src/core/paths.js';
+import { registerController } from '../../src/record/store/controllers.js';
+import { openStore } from '../../src/record/store/store.js';
+import type { Store } from '../../src/record/store/store.js';
+import { embeddedSite, parseInventory } from '../../src/testbed/inventory/inventory.js';
+import {
+  abandonedLeases,
+  adoptLease,
+  assertHeld,
+  moveNodes,
+  quarantineLease,
+  releaseLease,
+  takeNodes,
+} from '../../src/testbed/lease/lease.js';
+import type { Wanted } from '../../src/testbed/lease/lease.js';
+import { followers, mayFollow, nodeStates } from '../../src/testbed/node/states.js';
+import { transition } from '../../src/testbed/node/transition.js';
+
+t.setTimeout(120_000);
+
+async function store(t: Test): Promise<{ store: Store; controller: string; stateDir: string }> {
+  const stateDir = t.testdir();
+  const opened = await openStore(stateDir);
+  t.teardown(() => opened.close());
+  return { store: opened, controller: await registerController(opened, systemClock), stateDir };
+}
+
+const states = async (store: Store, names: readonly string[]): Promise<string[]> => {
+  const rows = await store.db
+    .selectFrom('nodes')
+    .selectAll()
+    .where('name', 'in', names)
+    .orderBy('name')
+    .execute();
+  return rows.map((row) => row.state);
+};
+
+t.test('the life cycle', async (t) => {
+  t.test('lends a node only after it was cleaned, and cleans it only into available', (t) => {
+    t.strictSame(
+      nodeStates.filter((from) => mayFollow(from, 'leased')),
+      ['available'],
+    );
+    t.strictSame(
+      nodeStates.filter((from) => mayFollow(from, 'available')),
+      ['cleaning'],
+    );
+    t.strictSame(followers('cleaning'), ['available', 'quarantined', 'maintenance']);
+    t.notOk(mayFollow('maintenance', 'quarantined'), "a fault does not end a person's hold");
+    t.end();
+  });
+
+  await t.test(
+    'moves a node only as the table and the conditions say, and otherwise changes nothing',
+    async (t) => {
+      const { store: opened, controller } = await store(t);
+      const lease = await takeNodes(opened, { nodes: { count: 1 }, owner: 'o', purpose: 'p', controller });
+      const node = lease.nodes[0]!;
+      const fault = { code: 'IB_POWER', message: 'Its BMC is silent.' };
+      const move = (
+        ...args: Parameters<typeof transition> extends [unknown, ...infer R] ? R : never
+      ): Promise<void> => transition(opened.db, ...args);
+
+      await t.rejects(move(node, 'active', { lease }), {
+        code: 'IB_NODE_STATE',
+        message: /leased .* become active/,
+      });
+      await t.rejects(move(node, 'provisioning'), { code: 'IB_LEASE_CONFLICT' });
+      const old = { id: lease.id, generation: lease.generation - 1 };
+      await t.rejects(move(node, 'provisioning', { lease: old }), {
+        code: 'IB_LEASE_CONFLICT',
+        message: /old generation/,
+      });
+      t.strictSame(await states(opened, [node]), ['leased']);
+
+      await move(node, 'provisioning', { lease });
+      await move(node, 'active', { lease });
+      await move(node, 'cleaning', { lease });
+      await t.rejects(move(node, 'available', { lease }), {
+        code: 'IB_NODE_STATE',
+        message: /takes a clean record/,
+      });
+      await t.rejects(move(node, 'quarantined', { lease }), {
+        code: 'IB_NODE_STATE',
+        message: /takes a fault/,
+      });
+      await move(node, 'quarantined', { lease, fault });
+      const row = await opened.db
+        .selectFrom('nodes')
+        .selectAll()
+        .where('name', '=', node)
+        .executeTakeFirstOrThrow();
+      t.match(JSON.parse(row.fault!), fault);
+      t.equal(row.lease, null);
+
+      await t.rejects(move(node, 'maintenance'), { code: 'IB_NODE_STATE', message: /only a person/ });
+      await move(node, 'maintenance', { person: 'person:ada' });
+      await t.rejects(move(node, 'cleaning'), { code: 'IB_NODE_STATE', message: /only a person/ });
+      await move(node, 'cleaning', { person: 'person:ada' });
+      await move(node, 'available', { clean: { method: 'by-hand', proof: {} } });
+      const after = await opened.db
+        .selectFrom('nodes')
+        .selectAll()
+        .where('name', '=', node)
+        .executeTakeFirstOrThrow();
+      t.match(after, { state: 'available', fault: null, lease: null });
+      await t.rejects(move('local/n99', 'cleaning'), { code: 'IB_NODE_UNKNOWN' });
+    },
+  );
+});
+
+t.test('taking and giving back', async (t) => {
+  await t.test('the embedded site is enrolled at first use, each node with its clean record', async (t) => {
+    const { store: opened, controller } = await store(t);
+    const lease = await takeNodes(opened, {
+      nodes: { count: 3 },
+      owner: 'ada',
+      purpose: 'trial x',
+      controller,
+    });
+    t.strictSame(lease.nodes, ['local/n01', 'local/n02', 'local/n03']);
+    t.equal((await opened.db.selectFrom('nodes').selectAll().execute()).length, 16);
+    t.equal((await opened.db.selectFrom('clean_records').selectAll().execute()).length, 16);
+    t.notOk(lease.signal.aborted);
+    await assertHeld(opened, lease);
+  });
+
+  await t.test('nodes given back are available with a clean record, and the lease is over', async (t) => {
+    const { store: opened, controller } = await store(t);
+    const lease = await takeNodes(opened, { nodes: { count: 2 }, owner: 'ada', purpose: 'x', controller });
+    await moveNodes(opened, lease, 'provisioning');
+    await moveNodes(opened, lease, 'active');
+    t.strictSame(await states(opened, lease.nodes), ['active', 'active']);
+    await releaseLease(opened, lease);
+    t.strictSame(await states(opened, lease.nodes), ['available', 'available']);
+    t.ok(lease.signal.aborted);
+    const records = await opened.db
+      .selectFrom('clean_records')
+      .selectAll()
+      .where('lease', '=', lease.id)
+      .execute();
+    t.equal(records.length, 2);
+    await t.rejects(releaseLease(opened, lease), { code: 'IB_LEASE_CONFLICT' });
+    await t.rejects(moveNodes(opened, lease, 'active'), { code: 'IB_LEASE_CONFLICT' }, 'the token is spent');
+  });
+
+  await t.test('a lease on which a cluster stands is not given back', async (t) => {
+    const { store: opened, controller } = await store(t);
+    const lease = await takeNodes(opened, { nodes: { count: 1 }, owner: 'ada', purpose: 'x', controller });
+    const row = {
+      id: 'k1',
+      lease: lease.id,
+      backend: 'container',
+      layers: '[]',
+      nodes: '[]',
+      kept: 0,
+      created_at: 1,
+    };
+    await opened.db.insertInto('clusters').values(row).execute();
+    await t.rejects(releaseLease(opened, lease), { code: 'IB_LEASE_CONFLICT', message: /k1 still stands/ });
+    t.strictSame(await states(opened, lease.nodes), ['leased']);
+  });
+
+  await t.test('what is not there or not free is refused, and nothing is taken', async (t) => {
+    const { store: opened, controller } = await store(t);
+    const take = (wanted: Wanted): Promise<unknown> =>
+      takeNodes(opened, { nodes: wanted, owner: 'ada', purpose: 'x', controller });
+    await take({ names: ['local/n02'] });
+    await t.rejects(take({ count: 16 }), { code: 'IB_NOT_ENOUGH_NODES', message: /15 of 16 are free/ });
+    await t.rejects(take({ count: 0 }), { code: 'IB_NOT_ENOUGH_NODES' });
+    await t.rejects(take({ names: ['local/n01', 'local/n02'] }), { code: 'IB_NOT_ENOUGH_NODES' });
+    await t.rejects(take({ names: ['local/n01', 'local/n99'] }), { code: 'IB_NODE_UNKNOWN' });
+    t.strictSame(await states(opened, ['local/n01', 'local/n02']), ['available', 'leased']);
+    t.equal((await opened.db.selectFrom('leases').selectAll().execute()).length, 1);
+  });
+
+  await t.test(
+    'nodes that could not be cleaned are quarantined with their fault and never lent',
+    async (t) => {
+      const { store: opened, controller } = await store(t);
+      const lease = await takeNodes(opened, { nodes: { count: 2 }, owner: 'ada', purpose: 'x', controller });
+      await quarantineLease(opened, lease, { code: 'IB_POWER', message: 'It does not go off.' });
+      t.strictSame(await states(opened, lease.nodes), ['quarantined', 'quarantined']);
+      const next = await takeNodes(opened, { nodes: { count: 14 }, owner: 'ada', purpose: 'x', controller });
+      t.notOk(next.nodes.some((node) => lease.nodes.includes(node)));
+    },
+  );
+
+  await t.test('no sequence of taking and giving back shares a node or repeats a generation', async (t) => {
+    const { store: opened, controller } = await store(t);
+    let last = 0;
+    const step = fc.oneof(
+      fc.record({ take: fc.integer({ min: 1, max: 6 }) }),
+      fc.record({ give: fc.nat(5) }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 8 }), async (steps) => {
+        const held: Awaited<ReturnType<typeof takeNodes>>[] = [];
+        for (const one of steps) {
+          if ('take' in one) {
+            const options = { nodes: { count: one.take }, owner: 'o', purpose: 'p', controller };
+            const lease = await takeNodes(opened, options).catch((error: unknown) => {
+              if (isInfrabedError(error, 'IB_NOT_ENOUGH_NODES')) return undefined;
+              throw error;
+            });
+            if (!lease) continue;
+            if (lease.generation <= last) throw new Error('a generation was repeated');
+            last = lease.generation;
+            held.push(lease);
+          } else {
+            const [lease] = held.splice(one.give % (held.length || 1), 1);
+            if (lease) await releaseLease(opened, lease);
+          }
+          const nodes = held.flatMap((lease) => lease.nodes);
+          if (new Set(nodes).size !== nodes.length) throw new Error('a node was lent twice');
+        }
+        for (const lease of held) await releaseLease(opened, lease);
+      }),
+      { numRuns: 15 },
+    );
+    t.pass();
+  });
+
+  await t.test('two processes at once never share a node', async (t) => {
+    const { store: opened, stateDir } = await store(t);
+    const args = ['--import=tsx', asset('test/testbed/take-nodes-child.ts'), stateDir];
+    const children = await Promise.all([run(process.execPath, args), run(process.execPath, args)]);
+    const taken = children.flatMap(
+      (child) => JSON.parse(child.stdout) as { nodes: string[]; generation: number }[],
+    );
+    const nodes = taken.flatMap((lease) => lease.nodes);
+    t.equal(nodes.length, 16);
+    t.equal(new Set(nodes).size, 16);
+    t.equal(new Set(taken.map((lease) => lease.generation)).size, 16);
+    const abandoned = await abandonedLeases(opened);
+    t.equal(abandoned.length, 16, 'both processes are dead, so that all of it is work for recovery');
+  });
+});
+
+t.test('leases that a controller left', async (t) => {
+  const { store: opened, controller } = await store(t);
+  const other = await registerController(opened, systemClock, process.ppid);
+  const dead = 'c-1-1-dead';
+  const mine = await takeNodes(opened, { nodes: { count: 1 }, owner: 'a', purpose: 'mine', controller });
+  const theirs = await takeNodes(opened, {
+    nodes: { count: 1 },
+    owner: 'a',
+    purpose: 'theirs',
+    controller: other,
+  });
+  const orphan = await takeNodes(opened, {
+    nodes: { count: 1 },
+    owner: 'a',
+    purpose: 'orphan',
+    controller: dead,
+  });
+  const kept = await takeNodes(opened, {
+    nodes: { count: 1 },
+    owner: 'a',
+    purpose: 'kept',
+    controller: dead,
+  });
+  const row = {
+    id: 'k1',
+    lease: kept.id,
+    backend: 'container',
+    layers: '[]',
+    nodes: '[]',
+    kept: 1,
+    created_at: 1,
+  };
+  await opened.db.insertInto('clusters').values(row).execute();
+
+  await t.test('are those of dead processes, save kept clusters', async (t) => {
+    t.strictSame(
+      (await abandonedLeases(opened)).map((lease) => lease.id),
+      [orphan.id],
+    );
+  });
+
+  await t.test('can be adopted, unless their controller lives or they have ended', async (t) => {
+    const adopted = await adoptLease(opened, kept.id, controller);
+    t.match(adopted, { id: kept.id, generation: kept.generation, nodes: kept.nodes, purpose: 'kept' });
+    t.equal((await adoptLease(opened, mine.id, controller)).id, mine.id);
+    await t.rejects(adoptLease(opened, theirs.id, controller), {
+      code: 'IB_LEASE_CONFLICT',
+      message: /another process/,
+    });
+    await t.rejects(adoptLease(opened, 'l-none', controller), { code: 'IB_LEASE_CONFLICT' });
+  });
+
+  await t.test('a lost lease aborts its signal', async (t) => {
+    await releaseLease(opened, { id: mine.id, generation: mine.generation });
+    t.notOk(mine.signal.aborted, 'released through another handle, not known yet');
+    await t.rejects(assertHeld(opened, mine), { code: 'IB_LEASE_CONFLICT' });
+    t.ok(isInfrabedError(mine.signal.reason, 'IB_LEASE_CONFLICT'));
+  });
+});
+
+t.test('inventories', async (t) => {
+  await t.test('the embedded one has sixteen container nodes', async (t) => {
+    const site = await embeddedSite();
+    t.equal(site.nodes.length, 16);
+    t.match(site, { name: 'local', nodes: [{ name: 'local/n01', backend: 'container' }] });
+    t.equal(site.nodes.at(-1)!.name, 'local/n16');
+  });
+
+  t.test('what is wrong is named with the file', (t) => {
+    const cases: [string, RegExp][] = [
+      ['name: x\ngroups: []', /lab\.yaml is wrong/],
+      [
+        'name: x\ngroups:\n  - nodes: "n[3-1]"\n    backend: container',
+        /"n\[3-1\]" is neither a name nor a range/,
+      ],
+      ['name: x\ngroups:\n  - nodes: "a b"\n    backend: container', /neither a name nor a range/],
+      [
+        'name: x\ngroups:\n  - {nodes: n1, backend: b}\n  - {nodes: n1, backend: b}',
+        /x\/n1 stands there twice/,
+      ],
+      ['name: x\ncolour: red\ngroups:\n  - {nodes: n1, backend: b}', /colour/],
+      [': : :', /lab\.yaml is wrong/],
+    ];
+    for (const [text, message] of cases) {
+      t.throws(() => parseInventory(text, 'lab.yaml'), { code: 'IB_USAGE', message }, text);
+    }
+    t.end();
+  });
+});
