@@ -370,9 +370,15 @@ class Group:
 def wait(pid, group, timeout_ms):
     """Waits for the command, ending its whole group at the time-out; returns the result."""
     watcher = os.pidfd_open(pid)
-    timed_out = not select.select([watcher], [], [], timeout_ms / 1000)[0]
-    if timed_out:
+    timed_out = False
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        timed_out = not select.select([watcher], [], [], timeout_ms / 1000)[0]
+        if timed_out:
+            group.kill()
+    except Stopped:
         group.kill()
+    # Always reaped: an orphan of the host would stay in the node's process list.
     status = os.waitpid(pid, 0)[1]
     result = {"timedOut": timed_out}
     if os.WIFSIGNALED(status):
@@ -397,6 +403,8 @@ def main():
     with os.fdopen(REQUEST) as file:
         request = json.load(file)
     os.set_inheritable(RESULT, False)
+    # Whoever wants the command ended is heard once it runs, in its group.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     signal.signal(signal.SIGTERM, stop)
     is_pristine = request["isPristine"]
     namespaces, mountinfo = open_namespaces(request["pid"], request["startTicks"])
@@ -404,9 +412,6 @@ def main():
     group = Group(request["group"])
     try:
         result = wait(start(request, namespaces, root, group), group, request["timeoutMs"])
-    except Stopped:
-        group.kill()
-        result = {"signal": "SIGKILL", "timedOut": False}
     finally:
         # A check leaves nothing running; what a set-up command started in the background stays, with its group.
         if is_pristine:
