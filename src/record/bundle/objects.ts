@@ -10,8 +10,12 @@ import { errnoOf, InfrabedError } from '../../core/errors.js';
 
 const MiB = 1024 * 1024;
 
-/** Bytes that a sink keeps in memory before it writes them to its file. */
-const bufferedBytes = 64 * 1024;
+/** Memory that one sink, and all sinks of a store together, may take before a file takes over. */
+const heldBytesOfSink = 3 * MiB;
+const heldBytesOfAll = 24 * MiB;
+
+/** Chunks smaller than this are copied, larger ones are held as they are. */
+const copiedBytes = 8 * 1024;
 
 /** What is known of a content afterwards; it stands in ledger records. */
 export interface StoredObject {
@@ -38,7 +42,7 @@ const defaults: ObjectStoreLimits = { wholeBytes: 2 * MiB, endBytes: MiB, totalB
 
 /** Takes a stream of bytes in bounded memory. Writing is synchronous: it returns when the bytes are taken. */
 export interface ObjectSink {
-  /** Copies what it keeps. @throws InfrabedError IB_DISK_FULL. */
+  /** The bytes must not be changed afterwards. @throws InfrabedError IB_DISK_FULL. */
   write(chunk: Uint8Array): void;
   /** Stores the content under its hash. */
   end(): Promise<StoredObject>;
@@ -50,6 +54,8 @@ export interface ObjectSink {
 /** The `objects` folder of a bundle: `<sha256>` for a whole, `<sha256>.head` and `<sha256>.tail` for the ends. */
 export class ObjectStore {
   private readonly limits: ObjectStoreLimits;
+  /** Memory that the open sinks hold. */
+  heldBytes = 0;
   private readonly unsynced = new Set<string>();
   private usedBytes = 0;
   private sinks = 0;
@@ -77,7 +83,7 @@ export class ObjectStore {
     const { endBytes } = this.limits;
     const wholeBytes = Math.max(options.wholeBytes ?? this.limits.wholeBytes, 2 * endBytes);
     this.sinks += 1;
-    return new FileSink(this, join(this.dir, `.partial-${String(this.sinks)}`), wholeBytes, endBytes);
+    return new EndsSink(this, join(this.dir, `.partial-${String(this.sinks)}`), wholeBytes, endBytes);
   }
 
   /** Makes all objects durable. */
@@ -131,16 +137,17 @@ function diskFault(error: unknown, dir: string): unknown {
 }
 
 /**
- * The head lies at the start of the file; behind it, the rest goes round in a ring, so that the file never grows
- * beyond `wholeBytes` and still holds the last bytes.
+ * First in memory, as a head and a tail that loses its oldest part. When that takes too much, in a file: the head
+ * lies at its start and behind it the rest goes round in a ring, so that it never grows beyond `wholeBytes`.
  */
-class FileSink implements ObjectSink {
+class EndsSink implements ObjectSink {
   sizeBytes = 0;
   private readonly hash: Hash = createHash('sha256');
-  private pending: Buffer[] = [];
-  private pendingBytes = 0;
-  /** Position in the content up to which the file has it. */
-  private writtenBytes = 0;
+  private readonly ringBytes: number;
+  private head: Buffer[] = [];
+  private tail: Buffer[] = [];
+  private headBytes = 0;
+  private tailBytes = 0;
   private fd: number | undefined;
   private ended = false;
 
@@ -149,15 +156,17 @@ class FileSink implements ObjectSink {
     private readonly path: string,
     private readonly wholeBytes: number,
     private readonly endBytes: number,
-  ) {}
+  ) {
+    this.ringBytes = wholeBytes - endBytes;
+  }
 
   write(chunk: Uint8Array): void {
     if (this.ended || chunk.length === 0) return;
     this.hash.update(chunk);
+    const at = this.sizeBytes;
     this.sizeBytes += chunk.length;
-    this.pending.push(Buffer.from(chunk));
-    this.pendingBytes += chunk.length;
-    if (this.pendingBytes >= bufferedBytes) this.spill();
+    if (this.fd === undefined) this.hold(own(chunk));
+    else this.writeAt(at, chunk);
   }
 
   async end(): Promise<StoredObject> {
@@ -168,13 +177,11 @@ class FileSink implements ObjectSink {
     if (sizeBytes === 0) return nothing;
     try {
       if (sizeBytes <= this.wholeBytes) {
-        const kept = await this.store.keep(sha256, this.read(0, sizeBytes));
+        const kept = await this.store.keep(sha256, this.first(sizeBytes));
         return kept ? { ...nothing, storedHeadBytes: sizeBytes, truncated: false } : nothing;
       }
-      this.spill();
-      if (!(await this.store.keep(`${sha256}.head`, this.read(0, endBytes)))) return nothing;
-      const tail = this.read(sizeBytes - endBytes, endBytes);
-      const kept = await this.store.keep(`${sha256}.tail`, tail);
+      if (!(await this.store.keep(`${sha256}.head`, this.first(endBytes)))) return nothing;
+      const kept = await this.store.keep(`${sha256}.tail`, this.last(endBytes));
       return { ...nothing, storedHeadBytes: endBytes, storedTailBytes: kept ? endBytes : 0 };
     } finally {
       this.drop();
@@ -187,61 +194,109 @@ class FileSink implements ObjectSink {
   }
 
   private drop(): void {
-    this.pending = [];
+    this.release();
     if (this.fd === undefined) return;
     closeSync(this.fd);
     this.fd = undefined;
     rmSync(this.path, { force: true });
   }
 
-  private spill(): void {
-    const bytes = this.takePending();
+  private release(): void {
+    this.store.heldBytes -= this.headBytes + this.tailBytes;
+    this.head = this.tail = [];
+    this.headBytes = this.tailBytes = 0;
+  }
+
+  private hold(chunk: Buffer): void {
+    const room = Math.min(chunk.length, this.endBytes - this.headBytes);
+    if (room > 0) this.head.push(chunk.subarray(0, room));
+    if (room < chunk.length) this.tail.push(chunk.subarray(room));
+    this.headBytes += room;
+    this.tailBytes += chunk.length - room;
+    this.store.heldBytes += chunk.length;
+    this.forget();
+    const here = this.headBytes + this.tailBytes;
+    if (here > heldBytesOfSink || this.store.heldBytes > heldBytesOfAll) this.moveToFile();
+  }
+
+  /** Drops what no end needs any more. */
+  private forget(): void {
+    if (this.sizeBytes <= this.wholeBytes) return;
+    for (;;) {
+      const oldest = this.tail[0];
+      if (!oldest || this.tailBytes - oldest.length < this.endBytes) return;
+      this.tail.shift();
+      this.tailBytes -= oldest.length;
+      this.store.heldBytes -= oldest.length;
+    }
+  }
+
+  private moveToFile(): void {
+    const [head, tail] = [Buffer.concat(this.head), Buffer.concat(this.tail)];
     try {
-      this.fd ??= openSync(this.path, 'w+', 0o600);
-      for (const [offset, part] of this.pieces(this.writtenBytes, bytes.length)) {
-        const from = offset - this.writtenBytes;
-        writeFully(this.fd, bytes.subarray(from, from + part.length), part.at);
+      this.fd = openSync(this.path, 'wx+', 0o600);
+    } catch (error) {
+      this.abandon();
+      throw diskFault(error, this.store.dir);
+    }
+    this.release();
+    this.writeAt(0, head);
+    this.writeAt(this.sizeBytes - tail.length, tail);
+  }
+
+  private writeAt(offset: number, bytes: Uint8Array): void {
+    try {
+      for (const { position, at, length } of this.pieces(offset, bytes.length)) {
+        if (this.fd === undefined) return;
+        writeFully(this.fd, bytes.subarray(position - offset, position - offset + length), at);
       }
     } catch (error) {
       this.abandon();
       throw diskFault(error, this.store.dir);
     }
-    this.writtenBytes += bytes.length;
   }
 
-  private takePending(): Buffer {
-    const bytes =
-      this.pending.length === 1 ? (this.pending[0] ?? Buffer.alloc(0)) : Buffer.concat(this.pending);
-    this.pending = [];
-    this.pendingBytes = 0;
-    return bytes;
-  }
-
-  /** The stretch [offset, offset + length) of the content, cut where the ring turns: [offset, place in the file]. */
-  private *pieces(offset: number, length: number): Generator<[number, { at: number; length: number }]> {
-    const ringBytes = this.wholeBytes - this.endBytes;
-    let position = offset;
+  /** The stretch [offset, offset + length) of the content, cut where the ring turns; `at` is its place in the file. */
+  private *pieces(
+    offset: number,
+    length: number,
+  ): Generator<{ position: number; at: number; length: number }> {
     const stop = offset + length;
+    let position = offset;
     while (position < stop) {
       const inRing = position >= this.endBytes;
-      const turn = inRing ? (position - this.endBytes) % ringBytes : 0;
+      const turn = inRing ? (position - this.endBytes) % this.ringBytes : 0;
       const at = inRing ? this.endBytes + turn : position;
-      const room = inRing ? ringBytes - turn : this.endBytes - position;
+      const room = inRing ? this.ringBytes - turn : this.endBytes - position;
       const part = Math.min(room, stop - position);
-      yield [position, { at, length: part }];
+      yield { position, at, length: part };
       position += part;
     }
   }
 
-  private read(offset: number, length: number): Buffer {
-    if (this.fd === undefined) return this.takePending();
-    if (this.pendingBytes > 0) this.spill();
+  private first(length: number): Buffer {
+    if (this.fd !== undefined) return this.readAt(this.fd, 0, length);
+    return Buffer.concat([...this.head, ...this.tail], length);
+  }
+
+  private last(length: number): Buffer {
+    if (this.fd !== undefined) return this.readAt(this.fd, this.sizeBytes - length, length);
+    return Buffer.concat(this.tail).subarray(-length);
+  }
+
+  private readAt(fd: number, offset: number, length: number): Buffer {
     const out = Buffer.alloc(length);
-    for (const [position, part] of this.pieces(offset, length)) {
-      readSync(this.fd, out, position - offset, part.length, part.at);
+    for (const piece of this.pieces(offset, length)) {
+      readSync(fd, out, piece.position - offset, piece.length, piece.at);
     }
     return out;
   }
+}
+
+/** Small pieces are copied, or each would keep alive the large buffer that it was cut from. */
+function own(chunk: Uint8Array): Buffer {
+  if (chunk.length < copiedBytes) return Buffer.from(chunk);
+  return Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
 }
 
 function writeFully(fd: number, bytes: Uint8Array, at: number): void {

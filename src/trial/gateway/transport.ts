@@ -40,6 +40,7 @@ export class Transport {
   private readonly protocol: Protocol;
   private readonly socket: Duplex;
   private pauses = 0;
+  private corked = false;
   closed = false;
 
   /** To be made when the client is `ready`, so that no connection-protocol message was missed. */
@@ -70,6 +71,7 @@ export class Transport {
   /** Encrypts and sends one message. Nothing happens once the transport is closed. */
   send(payload: Uint8Array): void {
     if (this.closed || !this.socket.writable) return;
+    this.gather();
     const { write } = this.protocol._packetRW;
     const packet = write.alloc(payload.length);
     packet.set(payload, write.allocStart);
@@ -80,6 +82,17 @@ export class Transport {
       this.protocol._queue ??= [];
       this.protocol._queue.push(ready);
     }
+  }
+
+  /** Packets of one turn of the event loop go out in one system call. */
+  private gather(): void {
+    if (this.corked) return;
+    this.corked = true;
+    this.socket.cork();
+    process.nextTick(() => {
+      this.corked = false;
+      this.socket.uncork();
+    });
   }
 
   /** More waits here than should. */
