@@ -262,7 +262,9 @@ def packages():
 def units():
     files = run_json("systemctl", "list-unit-files", "--all", "--no-pager", "--output=json")
     loaded = run_json("systemctl", "list-units", "--all", "--no-pager", "--output=json")
-    if files is None or loaded is None:
+    # A running system always has units: no unit at all means that systemctl did not ask.
+    if not files or not loaded:
+        notes.append("systemctl listed no unit")
         return None
     out = {row["unit_file"]: {"enabled": row["state"]} for row in files}
     for row in loaded:

@@ -9,8 +9,5 @@ cd /etc/systemd/network/10-eth0.network.d
 mv 50-uplink-defaults.conf 50-uplink-defaults.conf.bak
 networkctl reload
 networkctl reconfigure eth0
-for _ in $(seq 50); do
-  [ "$(cat /sys/class/net/eth0/mtu)" = 9000 ] && break
-  sleep 0.2
-done
+sleep 2
 NODE1

@@ -9,10 +9,8 @@ set -euo pipefail
 stale=/etc/systemd/network/10-eth0.network.d/50-uplink-defaults.conf
 sed -i 's/^MTUBytes=1500$/MTUBytes=9000/' "$stale"
 systemctl restart systemd-networkd
-for _ in $(seq 50); do
-  [ "$(cat /sys/class/net/eth0/mtu)" = 9000 ] && break
-  sleep 0.2
-done
+sleep 2
+/usr/lib/systemd/systemd-networkd-wait-online --interface=eth0 --timeout=20
 ping -n -q -c 2 -W 1 -M do -s 8972 node2
 find /var/lib/storage-watch/incidents -name 'INC-*' -delete
 NODE1
