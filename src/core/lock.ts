@@ -15,7 +15,11 @@ export interface LockOptions {
  * Runs `work` while holding the lock of `path`; waits for it as long as the signal lets it.
  * @throws InfrabedError IB_PROGRAM_MISSING where util-linux is not installed, IB_CANCELLED.
  */
-export async function withLock<T>(path: string, work: () => Promise<T>, options: LockOptions = {}): Promise<T> {
+export async function withLock<T>(
+  path: string,
+  work: () => Promise<T>,
+  options: LockOptions = {},
+): Promise<T> {
   throwIfAborted(options.signal);
   await mkdir(dirname(path), { recursive: true });
   const release = await acquire(path, options);
@@ -28,7 +32,9 @@ export async function withLock<T>(path: string, work: () => Promise<T>, options:
 
 async function acquire(path: string, options: LockOptions): Promise<() => Promise<void>> {
   // `cat` ends at the end of its input: when we release the lock, or when this process is gone.
-  const child = start('flock', ['--no-fork', '--exclusive', path, 'cat'], { stdio: ['pipe', 'pipe', 'ignore'] });
+  const child = start('flock', ['--no-fork', '--exclusive', path, 'cat'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   let held = false;
   const waiting = setTimeout(() => {
@@ -48,7 +54,9 @@ async function acquire(path: string, options: LockOptions): Promise<() => Promis
           }),
         ),
       );
-      child.once('close', () => reject(new InfrabedError('IB_STATE_DIR', `The lock ${path} cannot be taken.`)));
+      child.once('close', () =>
+        reject(new InfrabedError('IB_STATE_DIR', `The lock ${path} cannot be taken.`)),
+      );
       child.stdout?.once('data', () => resolve());
       child.stdin?.on('error', () => undefined);
       // The echo of this byte is the proof that `cat` runs, so that the lock is ours.

@@ -64,10 +64,14 @@ t.test('a node is a machine of its own', async (t) => {
   t.teardown(() => cluster.destroy());
   const [node, peer] = cluster.nodes as [NodeDriver, NodeDriver];
   await Promise.all(cluster.nodes.map(sshBanner));
-  const own = async (...argv: string[]): Promise<string> => (await node.witness!.execOwn({ argv })).stdout.trim();
+  const own = async (...argv: string[]): Promise<string> =>
+    (await node.witness!.execOwn({ argv })).stdout.trim();
   t.equal(await own('hostname'), 'node0');
   t.equal(await own('systemctl', 'is-system-running', '--wait'), 'running');
-  t.not(await own('cat', '/etc/machine-id'), (await peer.witness!.execOwn({ argv: ['cat', '/etc/machine-id'] })).stdout.trim());
+  t.not(
+    await own('cat', '/etc/machine-id'),
+    (await peer.witness!.execOwn({ argv: ['cat', '/etc/machine-id'] })).stdout.trim(),
+  );
   t.match(await own('cat', '/etc/ssh/ssh_host_ed25519_key.pub'), node.hostKey);
   t.match(await own('ssh-keygen', '-y', '-f', '/etc/ssh/ssh_host_ed25519_key'), node.hostKey);
   t.ok(Number((await own('cat', '/proc/uptime')).split(' ')[0]) < 60, 'uptime starts at the boot');
@@ -76,15 +80,22 @@ t.test('a node is a machine of its own', async (t) => {
   await asAgent(peer, 'ip link set eth0 mtu 9000');
   await asAgent(node, 'ping -c 1 -W 2 -M do -s 8972 node1');
   t.rejects(asAgent(node, 'ping -c 1 -W 2 192.0.2.1'), 'there is no way out');
-  await asAgent(node, 'useradd -m someone && setpriv --reuid someone --regid someone --clear-groups ping -c 1 node1');
+  await asAgent(
+    node,
+    'useradd -m someone && setpriv --reuid someone --regid someone --clear-groups ping -c 1 node1',
+  );
 
   const bootId = (await node.witness!.testify()).bootId;
   await asAgent(node, 'echo stays > /var/tmp/stays; ip addr add 10.77.0.99/24 dev eth0');
   await node.witness!.execOwn({ argv: ['systemctl', 'reboot'] });
-  await waitFor('another boot', async () => {
-    const now = (await node.witness!.testify()).bootId;
-    return now !== null && now !== bootId ? now : undefined;
-  }, { timeoutMs: 30_000 });
+  await waitFor(
+    'another boot',
+    async () => {
+      const now = (await node.witness!.testify()).bootId;
+      return now !== null && now !== bootId ? now : undefined;
+    },
+    { timeoutMs: 30_000 },
+  );
   await sshBanner(node);
   t.equal(await own('cat', '/var/tmp/stays'), 'stays', 'files survive a reboot');
   t.notMatch(await own('ip', '-br', 'address'), /10\.77\.0\.99/, 'run-time settings do not');
@@ -99,20 +110,41 @@ t.test('nothing that root does to its programs deceives the witness', async (t) 
   await sshBanner(node);
   const witness = node.witness!;
   const honest = async (what: string): Promise<void> => {
-    t.match(await witness.exec({ argv: ['systemctl', 'is-active', 'cron'] }), { exitCode: 0, stdout: 'active\n' }, what);
-    t.match(await witness.exec({ argv: ['systemctl', 'is-active', 'no-such'] }), { exitCode: 3, stdout: 'inactive\n' }, what);
-    t.match(await witness.exec({ argv: ['bash', '-c', 'false; echo $?'] }), { exitCode: 0, stdout: '1\n', stderr: '' }, `bash, ${what}`);
-    t.match(await witness.exec({ argv: ['python3', '-c', 'print(40+2)'] }), { exitCode: 0, stdout: '42\n', stderr: '' }, `python, ${what}`);
+    t.match(
+      await witness.exec({ argv: ['systemctl', 'is-active', 'cron'] }),
+      { exitCode: 0, stdout: 'active\n' },
+      what,
+    );
+    t.match(
+      await witness.exec({ argv: ['systemctl', 'is-active', 'no-such'] }),
+      { exitCode: 3, stdout: 'inactive\n' },
+      what,
+    );
+    t.match(
+      await witness.exec({ argv: ['bash', '-c', 'false; echo $?'] }),
+      { exitCode: 0, stdout: '1\n', stderr: '' },
+      `bash, ${what}`,
+    );
+    t.match(
+      await witness.exec({ argv: ['python3', '-c', 'print(40+2)'] }),
+      { exitCode: 0, stdout: '42\n', stderr: '' },
+      `python, ${what}`,
+    );
   };
   await honest('untouched');
 
-  await asAgent(node, `
+  await asAgent(
+    node,
+    `
     for f in /usr/bin/systemctl /usr/bin/bash /usr/bin/python3 /usr/bin/false; do
       rm -f $f; printf '#!/bin/sh\\necho active\\nexit 0\\n' > $f; chmod 755 $f
-    done`);
+    done`,
+  );
   await honest('programs replaced');
 
-  await asAgent(node, `
+  await asAgent(
+    node,
+    `
     mkdir -p /opt/evil; cp /usr/lib/x86_64-linux-gnu/libz.so.1 /opt/evil/preload.so 2>/dev/null || cp /usr/lib/*/libz.so.1 /opt/evil/preload.so
     echo garbage > /opt/evil/garbage.so; echo /opt/evil/garbage.so > /etc/ld.so.preload
     echo /opt/evil > /etc/ld.so.conf; echo broken > /etc/ld.so.cache
@@ -120,7 +152,8 @@ t.test('nothing that root does to its programs deceives the witness', async (t) 
     mkdir -p /root/.local/lib/python3.11/site-packages /etc/python3.11 /etc/perl
     echo 'raise SystemExit("deceived")' > /root/.local/lib/python3.11/site-packages/usercustomize.py
     echo 'raise SystemExit("deceived")' > /etc/python3.11/sitecustomize.py
-    echo 'echo deceived' > /root/.bashrc; echo 'echo deceived' > /etc/profile; echo 'BASH_ENV=/root/.bashrc' > /etc/environment`);
+    echo 'echo deceived' > /root/.bashrc; echo 'echo deceived' > /etc/profile; echo 'BASH_ENV=/root/.bashrc' > /etc/environment`,
+  );
   await honest('loader and interpreters misled');
 
   await asAgent(node, 'rm -f /etc/ld.so.preload && ln -s /opt/evil/garbage.so /etc/ld.so.preload');
@@ -132,8 +165,15 @@ t.test('nothing that root does to its programs deceives the witness', async (t) 
     t.equal(result.exitCode, 0, result.stderr);
   };
   await breakWith(`nsenter --help > /dev/null; rm -f /etc/hostname; true`);
-  t.match((await witness.exec({ argv: ['readlink', `${witnessNodeRoot}/etc/ld.so.preload`] })).stdout, 'garbage.so', 'the node as it is can be looked at');
-  t.match((await witness.exec({ argv: ['cat', `${witnessNodeRoot}/usr/bin/systemctl`] })).stdout, 'echo active');
+  t.match(
+    (await witness.exec({ argv: ['readlink', `${witnessNodeRoot}/etc/ld.so.preload`] })).stdout,
+    'garbage.so',
+    'the node as it is can be looked at',
+  );
+  t.match(
+    (await witness.exec({ argv: ['cat', `${witnessNodeRoot}/usr/bin/systemctl`] })).stdout,
+    'echo active',
+  );
   const owner = await witness.exec({ argv: ['stat', '-c', '%U %a', '/etc/shadow', '/usr/bin/su', '/root'] });
   t.equal(owner.stdout, 'root 640\nroot 4755\nroot 700\n');
 });
@@ -144,19 +184,33 @@ t.test('the witness needs neither sshd nor the dynamic loader nor /usr of the no
   const [node] = cluster.nodes as [NodeDriver];
   await sshBanner(node);
   const witness = node.witness!;
-  await asAgent(node, 'systemctl disable --now ssh 2>/dev/null; mount -t tmpfs tmpfs /etc/ssh; echo x > /etc/marker; mount --bind /etc/marker /etc/hosts');
+  await asAgent(
+    node,
+    'systemctl disable --now ssh 2>/dev/null; mount -t tmpfs tmpfs /etc/ssh; echo x > /etc/marker; mount --bind /etc/marker /etc/hosts',
+  );
   await t.rejects(node.network.dial(22), { code: 'IB_NODE_UNREACHABLE' });
-  t.match(await witness.exec({ argv: ['cat', '/etc/hosts'] }), { stdout: 'x\n' }, 'what is mounted in /etc is seen');
+  t.match(
+    await witness.exec({ argv: ['cat', '/etc/hosts'] }),
+    { stdout: 'x\n' },
+    'what is mounted in /etc is seen',
+  );
   t.match(await witness.exec({ argv: ['ls', '-A', '/etc/ssh'] }), { exitCode: 0, stdout: '' });
   await asAgent(node, 'rm -f /usr/lib64/ld-linux* /usr/lib/x86_64-linux-gnu/ld-linux* /usr/lib/*/libc.so.6');
   t.match(await witness.execOwn({ argv: ['true'] }), { exitCode: 127 }, 'the own programs are gone');
-  t.match(await witness.exec({ argv: ['systemctl', 'is-active', 'cron'] }), { exitCode: 0, stdout: 'active\n' });
+  t.match(await witness.exec({ argv: ['systemctl', 'is-active', 'cron'] }), {
+    exitCode: 0,
+    stdout: 'active\n',
+  });
   t.match(await witness.testify(), { power: 'on', initRunning: true, infrastructureFault: null });
   await node.power.cycle().catch(() => undefined);
-  const after = await waitFor('the end of the boot', async () => {
-    const seen = await witness.testify();
-    return seen.power === 'off' || !seen.initRunning ? seen : undefined;
-  }, { timeoutMs: 20_000 });
+  const after = await waitFor(
+    'the end of the boot',
+    async () => {
+      const seen = await witness.testify();
+      return seen.power === 'off' || !seen.initRunning ? seen : undefined;
+    },
+    { timeoutMs: 20_000 },
+  );
   t.equal(after.infrastructureFault, null, 'a node that cannot boot any more is not our fault');
 });
 
@@ -166,12 +220,17 @@ t.test('a command of the witness leaves nothing behind, keeps its limits and rep
   const [node] = cluster.nodes as [NodeDriver];
   const witness = node.witness!;
   t.match(await witness.exec({ argv: ['sh', '-c', 'kill -SEGV $$'] }), { exitCode: null, signal: 'SIGSEGV' });
-  const slow = await witness.exec({ argv: ['sh', '-c', 'echo begin; setsid sleep 300 & sleep 300'], timeoutMs: 1000 });
+  const slow = await witness.exec({
+    argv: ['sh', '-c', 'echo begin; setsid sleep 300 & sleep 300'],
+    timeoutMs: 1000,
+  });
   t.match(slow, { exitCode: null, timedOut: true, stdout: 'begin\n' });
   const loud = await witness.exec({ argv: ['head', '-c', '50000000', '/dev/zero'], maxOutputBytes: 1000 });
   t.match(loud, { exitCode: 0, truncated: true });
   t.equal(loud.stdout.length, 1000);
-  t.match(await witness.exec({ argv: ['sh', '-c', 'setsid sleep 301 > /dev/null 2>&1 & echo done'] }), { exitCode: 0 });
+  t.match(await witness.exec({ argv: ['sh', '-c', 'setsid sleep 301 > /dev/null 2>&1 & echo done'] }), {
+    exitCode: 0,
+  });
   const controller = new AbortController();
   const aborted = witness.exec({ argv: ['sleep', '302'], signal: controller.signal });
   setTimeout(() => controller.abort(), 800);
@@ -191,20 +250,30 @@ t.test('many bytes go through a dialed stream, both ways, with back-pressure', a
   const [node] = cluster.nodes as [NodeDriver];
   await sshBanner(node);
   await asAgent(node, 'setsid sh -c "head -c 600000000 /dev/zero | nc -N -l -p 9000" > /dev/null 2>&1 &');
-  const stream = await waitFor('the sender', () => node.network.dial(9000).catch(() => undefined), { timeoutMs: 5000 });
+  const stream = await waitFor('the sender', () => node.network.dial(9000).catch(() => undefined), {
+    timeoutMs: 5000,
+  });
   const startMs = Date.now();
   let sizeBytes = 0;
   for await (const chunk of stream) sizeBytes += (chunk as Buffer).length;
   t.equal(sizeBytes, 600_000_000);
   t.comment(`down: ${String(Math.round(sizeBytes / 1000 / (Date.now() - startMs)))} MB/s`);
   await asAgent(node, 'setsid sh -c "nc -l -p 9001 | wc -c > /run/count" > /dev/null 2>&1 &');
-  const up = await waitFor('the receiver', () => node.network.dial(9001).catch(() => undefined), { timeoutMs: 5000 });
+  const up = await waitFor('the receiver', () => node.network.dial(9001).catch(() => undefined), {
+    timeoutMs: 5000,
+  });
   const block = Buffer.alloc(1_000_000);
   const upMs = Date.now();
-  for (let i = 0; i < 300; i += 1) if (!up.write(block)) await new Promise((resolve) => up.once('drain', resolve));
+  for (let i = 0; i < 300; i += 1)
+    if (!up.write(block)) await new Promise((resolve) => up.once('drain', resolve));
   up.end();
   up.resume();
-  await waitFor('the count', async () => ((await asAgent(node, 'cat /run/count 2>/dev/null || true')).trim() === '300000000' ? true : undefined), { timeoutMs: 30_000 });
+  await waitFor(
+    'the count',
+    async () =>
+      (await asAgent(node, 'cat /run/count 2>/dev/null || true')).trim() === '300000000' ? true : undefined,
+    { timeoutMs: 30_000 },
+  );
   t.comment(`up: ${String(Math.round(300_000_000 / 1000 / (Date.now() - upMs)))} MB/s`);
 });
 
@@ -214,10 +283,16 @@ t.test('whose fault it is that a node is off can be told', async (t) => {
   const [node, peer] = cluster.nodes as [NodeDriver, NodeDriver];
   await Promise.all([sshBanner(node), sshBanner(peer)]);
   const isOff = (one: NodeDriver): Promise<true> =>
-    waitFor('off', async () => ((await one.power.state()) === 'off' ? true : undefined), { timeoutMs: 20_000 });
+    waitFor('off', async () => ((await one.power.state()) === 'off' ? true : undefined), {
+      timeoutMs: 20_000,
+    });
   await node.witness!.execOwn({ argv: ['systemctl', 'poweroff'] });
   await isOff(node);
-  t.match(await node.witness!.testify(), { power: 'off', infrastructureFault: null }, 'a node that powers itself off');
+  t.match(
+    await node.witness!.testify(),
+    { power: 'off', infrastructureFault: null },
+    'a node that powers itself off',
+  );
   await node.power.on();
   t.equal(await node.power.state(), 'on');
   const group = `infrabed/${await stateTag(state)}-blame/node1`;
@@ -225,42 +300,59 @@ t.test('whose fault it is that a node is off can be told', async (t) => {
   if (existsSync(join(root, group, 'cgroup.kill'))) {
     await run('tee', [join(root, group, 'cgroup.kill')], { input: '1' });
     await isOff(peer);
-    t.type((await peer.witness!.testify()).infrastructureFault, 'string', 'a supervisor that is gone is ours');
+    t.type(
+      (await peer.witness!.testify()).infrastructureFault,
+      'string',
+      'a supervisor that is gone is ours',
+    );
   }
 });
 
-t.test('after a crash of the controller a sweep leaves nothing, and nothing of others is touched', async (t) => {
-  const foreign = spawn('sleep', ['600'], { stdio: 'ignore' });
-  await run('ip', ['netns', 'add', 'ibx-test']);
-  t.teardown(async () => {
-    foreign.kill();
-    await run('ip', ['netns', 'delete', 'ibx-test']);
-  });
-  const otherState = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-other-')));
-  const other = createContainerBackend({ stateDir: otherState });
-  const theirs = await other.create(spec('theirs', { nodes: ['node0'] }), nullJournal, silentHost);
-  t.teardown(async () => {
-    await theirs.destroy();
-    rmSync(otherState, { recursive: true, force: true });
-  });
-  // A controller that is killed while its nodes come up.
-  const script = new URL('crashing-controller.ts', import.meta.url).pathname;
-  const crashing = spawn(process.execPath, ['--import=tsx', script, state], { stdio: ['ignore', 'pipe', 'inherit'] });
-  await new Promise((resolve) => crashing.stdout.once('data', resolve));
-  await waitFor('the network', () => (existsSync('/run/netns') && readNetns().some((name) => name.endsWith('-crashed')) ? true : undefined), { timeoutMs: 20_000 });
-  crashing.kill('SIGKILL');
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  const report = await backend.sweep(new Set());
-  t.same(report.failed, []);
-  t.ok(report.removed.some((line) => line.includes('crashed')), report.removed.join(' '));
-  const tag = await stateTag(state);
-  t.notOk(readNetns().some((name) => name.includes(tag)));
-  t.notOk(existsSync(join(state, 'clusters', 'crashed')));
-  t.notMatch(readFileSync('/proc/self/mounts', 'utf8'), new RegExp(`${state}/`));
-  t.ok(readNetns().includes('ibx-test'), 'a foreign namespace stays');
-  t.equal(foreign.exitCode, null, 'a foreign process stays');
-  t.equal(await theirs.nodes[0]?.power.state(), 'on', "another state folder's cluster stays");
-});
+t.test(
+  'after a crash of the controller a sweep leaves nothing, and nothing of others is touched',
+  async (t) => {
+    const foreign = spawn('sleep', ['600'], { stdio: 'ignore' });
+    await run('ip', ['netns', 'add', 'ibx-test']);
+    t.teardown(async () => {
+      foreign.kill();
+      await run('ip', ['netns', 'delete', 'ibx-test']);
+    });
+    const otherState = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-other-')));
+    const other = createContainerBackend({ stateDir: otherState });
+    const theirs = await other.create(spec('theirs', { nodes: ['node0'] }), nullJournal, silentHost);
+    t.teardown(async () => {
+      await theirs.destroy();
+      rmSync(otherState, { recursive: true, force: true });
+    });
+    // A controller that is killed while its nodes come up.
+    const script = new URL('crashing-controller.ts', import.meta.url).pathname;
+    const crashing = spawn(process.execPath, ['--import=tsx', script, state], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    await new Promise((resolve) => crashing.stdout.once('data', resolve));
+    await waitFor(
+      'the network',
+      () =>
+        existsSync('/run/netns') && readNetns().some((name) => name.endsWith('-crashed')) ? true : undefined,
+      { timeoutMs: 20_000 },
+    );
+    crashing.kill('SIGKILL');
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const report = await backend.sweep(new Set());
+    t.same(report.failed, []);
+    t.ok(
+      report.removed.some((line) => line.includes('crashed')),
+      report.removed.join(' '),
+    );
+    const tag = await stateTag(state);
+    t.notOk(readNetns().some((name) => name.includes(tag)));
+    t.notOk(existsSync(join(state, 'clusters', 'crashed')));
+    t.notMatch(readFileSync('/proc/self/mounts', 'utf8'), new RegExp(`${state}/`));
+    t.ok(readNetns().includes('ibx-test'), 'a foreign namespace stays');
+    t.equal(foreign.exitCode, null, 'a foreign process stays');
+    t.equal(await theirs.nodes[0]?.power.state(), 'on', "another state folder's cluster stays");
+  },
+);
 
 function readNetns(): string[] {
   return existsSync('/run/netns') ? readdirSync('/run/netns') : [];
@@ -269,7 +361,11 @@ function readNetns(): string[] {
 t.test('a lease that was given to someone else takes the nodes from the old holder', async (t) => {
   const old = await backend.create(spec('fenced', { nodes: ['node0'] }), nullJournal, silentHost);
   await old.destroy();
-  const now = await backend.create(spec('fenced', { nodes: ['node0'], generation: 2 }), nullJournal, silentHost);
+  const now = await backend.create(
+    spec('fenced', { nodes: ['node0'], generation: 2 }),
+    nullJournal,
+    silentHost,
+  );
   t.teardown(() => now.destroy());
   await t.rejects(old.nodes[0]!.power.off(), { code: 'IB_LEASE_CONFLICT' });
   t.equal(await now.nodes[0]?.power.state(), 'on');

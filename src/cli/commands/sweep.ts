@@ -18,7 +18,11 @@ export const sweepCommand: CliCommand<SweepArguments> = {
   describe: 'remove what crashed runs left behind: namespaces, mounts, control groups, processes, folders',
   builder: (yargs) =>
     yargs
-      .option('json', { type: 'boolean', default: false, describe: 'one JSON object: trials, removed, failed' })
+      .option('json', {
+        type: 'boolean',
+        default: false,
+        describe: 'one JSON object: trials, removed, failed',
+      })
       .example('$0 sweep', 'clusters of running trials and kept clusters stay'),
   async handler(args, face) {
     if (asRoot(face)) return;
@@ -27,7 +31,14 @@ export const sweepCommand: CliCommand<SweepArguments> = {
     try {
       const backend = createContainerBackend({ stateDir: dir, clock: systemClock });
       const siteKey = await loadSiteKey(dir);
-      const recovery = await recover({ store, backend, stateDir: dir, siteKey, clock: systemClock, version: version() });
+      const recovery = await recover({
+        store,
+        backend,
+        stateDir: dir,
+        siteKey,
+        clock: systemClock,
+        version: version(),
+      });
       if (recovery.failed.length > 0) face.exitStatus = 3;
       if (args.json) {
         face.printJson(recovery);

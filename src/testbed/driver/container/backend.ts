@@ -9,10 +9,16 @@ import { silentHost } from '../../../core/io.js';
 import type { Journal } from '../../../core/journal.js';
 import type { Backend, ClusterSpec, DriverCluster, SweepReport } from '../driver.js';
 import { ContainerCluster, clusterContext, removeRemnants, type ClusterContext } from './cluster.js';
-import { clusterFolder, isClusterId, nodeFolder, readClusterState, writeClusterState } from './cluster-state.js';
+import {
+  clusterFolder,
+  isClusterId,
+  nodeFolder,
+  readClusterState,
+  writeClusterState,
+} from './cluster-state.js';
 import type { ClusterState } from './cluster-state.js';
 import { clusterNames, stateTag, supervisorMode } from './host.js';
-import { generateSshKey, type SshKeyPair } from './host-key.js';
+import { generateKeyPair, type KeyPair } from '../../ssh/keys.js';
 import { ImageCache, imageCacheDir, type Image } from './image-cache.js';
 import { makeNetwork, nodeAddress } from './network.js';
 import { identity, makeNodeFiles } from './node-files.js';
@@ -56,7 +62,9 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
 /** @throws InfrabedError IB_NOT_ROOT, IB_HOST_UNFIT. `infrabed doctor` looks at everything; this only at what must be. */
 function checkHost(context: ClusterContext): void {
   if (process.getuid?.() !== 0) {
-    throw new InfrabedError('IB_NOT_ROOT', 'Container nodes need root.', { hint: 'Run the command with sudo.' });
+    throw new InfrabedError('IB_NOT_ROOT', 'Container nodes need root.', {
+      hint: 'Run the command with sudo.',
+    });
   }
   if (context.layout.unified === undefined) {
     throw new InfrabedError('IB_HOST_UNFIT', 'There is no cgroup2 file system on this machine.', {
@@ -66,7 +74,8 @@ function checkHost(context: ClusterContext): void {
 }
 
 function checkSpec(spec: ClusterSpec): void {
-  if (!isClusterId(spec.id)) throw new InfrabedError('IB_USAGE', `"${spec.id}" cannot be the id of a cluster.`);
+  if (!isClusterId(spec.id))
+    throw new InfrabedError('IB_USAGE', `"${spec.id}" cannot be the id of a cluster.`);
   for (const name of spec.nodes) {
     if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name)) {
       throw new InfrabedError('IB_USAGE', `"${name}" cannot be the name of a node.`, {
@@ -94,9 +103,19 @@ async function createCluster(
   }
   const { state, hostKeys } = await planCluster(spec, image, context);
   const cluster = new ContainerCluster(state, context, journal);
-  const payload = { nodes: spec.nodes, layers: spec.layers, imageHash: image.hash, generation: spec.generation };
+  const payload = {
+    nodes: spec.nodes,
+    layers: spec.layers,
+    imageHash: image.hash,
+    generation: spec.generation,
+  };
   try {
-    journal.record({ kind: 'cluster.create', actor: 'controller', node: null, payload: { state: 'begin', ...payload } });
+    journal.record({
+      kind: 'cluster.create',
+      actor: 'controller',
+      node: null,
+      payload: { state: 'begin', ...payload },
+    });
     await journal.flush();
     // The record comes before what it records: after a crash a sweep knows what to look for.
     await writeClusterState(context.stateFolder, state);
@@ -106,7 +125,7 @@ async function createCluster(
       ...state.nodes.map((node, index) =>
         makeNodeFiles(
           nodeFolder(context.stateFolder, state.id, node.name),
-          identity(state, node, hostKeys[index] ?? generateSshKey(`root@${node.name}`), spec.authorizedKeys),
+          identity(state, node, hostKeys[index] ?? generateKeyPair(`root@${node.name}`), spec.authorizedKeys),
           state.uidBase,
         ),
       ),
@@ -122,7 +141,11 @@ async function createCluster(
 }
 
 /** After a failure: all that was made goes; what cannot be removed is left to the sweep, and the first error counts. */
-async function abandon(cluster: ContainerCluster, state: ClusterState, context: ClusterContext): Promise<void> {
+async function abandon(
+  cluster: ContainerCluster,
+  state: ClusterState,
+  context: ClusterContext,
+): Promise<void> {
   await Promise.allSettled(cluster.nodes.map((node) => node.power.off()));
   await Promise.allSettled([removeRemnants(state, context)]);
 }
@@ -131,11 +154,11 @@ async function planCluster(
   spec: ClusterSpec,
   image: Image,
   context: ClusterContext,
-): Promise<{ state: ClusterState; hostKeys: SshKeyPair[] }> {
+): Promise<{ state: ClusterState; hostKeys: KeyPair[] }> {
   await mkdir(context.stateFolder, { recursive: true, mode: 0o755 });
   const folder = clusterFolder(context.stateFolder, spec.id);
   const { mapping } = await probeMapping();
-  const hostKeys = spec.nodes.map((name) => generateSshKey(`root@${name}`));
+  const hostKeys = spec.nodes.map((name) => generateKeyPair(`root@${name}`));
   const lowers = mapping === 'idmapped' ? image.roots : await shiftedCopies(image.roots);
   const addresses = spec.nodes.map((_name, index) => nodeAddress(index));
   const uidBase = mapping === 'idmapped' ? await takeUidRange(folder) : sharedUidBase;
@@ -165,4 +188,3 @@ async function planCluster(
     throw error;
   }
 }
-

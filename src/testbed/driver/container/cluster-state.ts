@@ -20,14 +20,17 @@ const clusterStateSchema = z.strictObject({
   imageKeys: z.array(z.string()),
   /** Root folders of the image's layers, from the bottom up. */
   lowers: z.array(z.string()),
-  nodes: z.array(z.strictObject({ name: z.string(), address: z.string(), hostKey: z.string(), machine: z.string() })),
+  nodes: z.array(
+    z.strictObject({ name: z.string(), address: z.string(), hostKey: z.string(), machine: z.string() }),
+  ),
 });
 
 export type ClusterState = z.infer<typeof clusterStateSchema>;
 export type NodeState = ClusterState['nodes'][number];
 
 export const clustersFolder = (stateFolder: string): string => join(stateFolder, 'clusters');
-export const clusterFolder = (stateFolder: string, id: string): string => join(clustersFolder(stateFolder), id);
+export const clusterFolder = (stateFolder: string, id: string): string =>
+  join(clustersFolder(stateFolder), id);
 export const nodeFolder = (stateFolder: string, id: string, node: string): string =>
   join(clusterFolder(stateFolder, id), 'nodes', node);
 

@@ -52,17 +52,33 @@ export class ContainerCluster implements DriverCluster {
   }
 
   async destroy(): Promise<void> {
-    this.journal.record({ kind: 'cluster.destroy', actor: 'controller', node: null, payload: { state: 'begin' } });
+    this.journal.record({
+      kind: 'cluster.destroy',
+      actor: 'controller',
+      node: null,
+      payload: { state: 'begin' },
+    });
     await this.journal.flush();
     const outcomes = await Promise.allSettled(this.nodes.map((node) => node.power.off()));
-    const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [messageOf(outcome.reason)] : []));
+    const failed = outcomes.flatMap((outcome) =>
+      outcome.status === 'rejected' ? [messageOf(outcome.reason)] : [],
+    );
     if (failed.length > 0) {
-      throw new InfrabedError('IB_POWER', `Cluster ${this.id} could not be switched off: ${failed.join(' ')}`, {
-        hint: 'Run "infrabed sweep".',
-      });
+      throw new InfrabedError(
+        'IB_POWER',
+        `Cluster ${this.id} could not be switched off: ${failed.join(' ')}`,
+        {
+          hint: 'Run "infrabed sweep".',
+        },
+      );
     }
     await removeRemnants(this.state, this.context);
-    this.journal.record({ kind: 'cluster.destroy', actor: 'controller', node: null, payload: { state: 'verified' } });
+    this.journal.record({
+      kind: 'cluster.destroy',
+      actor: 'controller',
+      node: null,
+      payload: { state: 'verified' },
+    });
     await this.journal.flush();
   }
 

@@ -14,11 +14,17 @@ const bufferBytes = 262_144;
  * Connects to a TCP port; resolves when the connection stands.
  * @throws InfrabedError IB_NODE_UNREACHABLE when it is refused or times out, IB_CANCELLED.
  */
-export async function dialThrough(netnsPath: string, address: string, port: number, signal?: AbortSignal): Promise<Duplex> {
+export async function dialThrough(
+  netnsPath: string,
+  address: string,
+  port: number,
+  signal?: AbortSignal,
+): Promise<Duplex> {
   throwIfAborted(signal);
   const target = `TCP4:${address}:${String(port)},nodelay,connect-timeout=${String(connectTimeoutSeconds)}`;
-  // -t: after one side has closed, the other may go on for as long as it likes. -d -d: say when connected.
-  const socat = ['socat', '-d', '-d', '-b', String(bufferBytes), '-t', '86400', '-', target];
+  // -t: after one side has closed, the other may go on for as long as it likes; shut-down: that close is passed on.
+  // -d -d: say when connected.
+  const socat = ['socat', '-d', '-d', '-b', String(bufferBytes), '-t', '86400', 'STDIO,shut-down', target];
   const [program = '', ...args] = inNetwork(netnsPath, socat);
   const child = start(program, args, { stdio: ['pipe', 'pipe', 'pipe'] });
   const stream = new ChildStream(child, `${address}:${String(port)}`);
@@ -112,7 +118,9 @@ class ChildStream extends Duplex {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.rejectConnected(error ?? new InfrabedError('IB_NODE_UNREACHABLE', `The dialing of ${this.target} was given up.`));
+    this.rejectConnected(
+      error ?? new InfrabedError('IB_NODE_UNREACHABLE', `The dialing of ${this.target} was given up.`),
+    );
     this.child.stdin?.destroy();
     this.child.stdout?.destroy();
     this.child.stderr?.destroy();

@@ -18,8 +18,18 @@ export interface HostCheck {
 }
 
 const ok = (name: string, detail: string): HostCheck => ({ name, state: 'ok', detail, hint: '' });
-const warn = (name: string, detail: string, hint: string): HostCheck => ({ name, state: 'warn', detail, hint });
-const fail = (name: string, detail: string, hint: string): HostCheck => ({ name, state: 'fail', detail, hint });
+const warn = (name: string, detail: string, hint: string): HostCheck => ({
+  name,
+  state: 'warn',
+  detail,
+  hint,
+});
+const fail = (name: string, detail: string, hint: string): HostCheck => ({
+  name,
+  state: 'fail',
+  detail,
+  hint,
+});
 
 /** All checks, in the order in which they are worth reading. Nothing is changed on the machine. */
 export async function hostChecks(stateFolder: string): Promise<HostCheck[]> {
@@ -31,7 +41,9 @@ export async function hostChecks(stateFolder: string): Promise<HostCheck[]> {
     ...namespaceChecks(),
     cgroupCheck(),
     supervisorCheck(),
-    isRoot ? await mappingCheck() : warn('uid mapping', 'not probed', 'Run "sudo infrabed doctor" to have it tried.'),
+    isRoot
+      ? await mappingCheck()
+      : warn('uid mapping', 'not probed', 'Run "sudo infrabed doctor" to have it tried.'),
     ...(await Promise.all(tools.map(toolCheck))),
     inotifyCheck(await readNumber('/proc/sys/fs/inotify/max_user_instances')),
     await diskCheck(stateFolder),
@@ -43,7 +55,11 @@ export async function hostChecks(stateFolder: string): Promise<HostCheck[]> {
 function rootCheck(isRoot: boolean): HostCheck {
   return isRoot
     ? ok('root', 'running as root')
-    : warn('root', 'not running as root', 'Nodes need root: "infrabed run" asks sudo by itself, other commands need it in front.');
+    : warn(
+        'root',
+        'not running as root',
+        'Nodes need root: "infrabed run" asks sudo by itself, other commands need it in front.',
+      );
 }
 
 /** cgroup.kill came with 5.14, idmapped lowers of an overlay with 5.19. */
@@ -52,9 +68,17 @@ export function kernelCheck(version: string): HostCheck {
   const number = major * 1000 + minor;
   if (number >= 5019) return ok('kernel', version);
   if (number >= 5014) {
-    return warn('kernel', `${version} cannot shift owners by mounts`, 'It works with copied images; Linux 5.19 or newer saves the copies.');
+    return warn(
+      'kernel',
+      `${version} cannot shift owners by mounts`,
+      'It works with copied images; Linux 5.19 or newer saves the copies.',
+    );
   }
-  return fail('kernel', `${version} is too old`, 'Linux 5.14 or newer is needed (cgroup.kill), 5.19 or newer is better.');
+  return fail(
+    'kernel',
+    `${version} is too old`,
+    'Linux 5.14 or newer is needed (cgroup.kill), 5.19 or newer is better.',
+  );
 }
 
 async function overlayCheck(): Promise<HostCheck> {
@@ -63,7 +87,11 @@ async function overlayCheck(): Promise<HostCheck> {
   const module = await run('modinfo', ['overlay'], { allowFailure: true }).catch(() => ({ exitCode: 1 }));
   return module.exitCode === 0
     ? ok('overlay file system', 'the kernel loads it when it is needed')
-    : fail('overlay file system', 'the kernel does not have it', 'Load the module "overlay" or use a kernel that has it.');
+    : fail(
+        'overlay file system',
+        'the kernel does not have it',
+        'Load the module "overlay" or use a kernel that has it.',
+      );
 }
 
 function namespaceChecks(): HostCheck[] {
@@ -76,13 +104,18 @@ function namespaceChecks(): HostCheck[] {
   return wanted.map(([kind, why]) =>
     existsSync(`/proc/self/ns/${kind}`)
       ? ok(`${kind} namespaces`, why)
-      : fail(`${kind} namespaces`, 'the kernel does not have them', 'Use a kernel of a current distribution.'),
+      : fail(
+          `${kind} namespaces`,
+          'the kernel does not have them',
+          'Use a kernel of a current distribution.',
+        ),
   );
 }
 
 function cgroupCheck(): HostCheck {
   const { unified, legacySystemd } = cgroupLayout();
-  const hint = 'Mount cgroup2 on /sys/fs/cgroup (or below it), or boot with systemd.unified_cgroup_hierarchy=1.';
+  const hint =
+    'Mount cgroup2 on /sys/fs/cgroup (or below it), or boot with systemd.unified_cgroup_hierarchy=1.';
   if (unified === undefined) return fail('control groups', 'no cgroup2 file system', hint);
   const kind = legacySystemd === undefined ? 'version 2' : 'hybrid (version 2 beside version 1)';
   return ok('control groups', `${kind}, at ${unified}`);
@@ -90,15 +123,17 @@ function cgroupCheck(): HostCheck {
 
 function supervisorCheck(): HostCheck {
   return supervisorMode() === 'host-systemd'
-    ? ok('supervisor', 'nodes are transient units of the host\'s systemd (infrabed.slice)')
+    ? ok('supervisor', "nodes are transient units of the host's systemd (infrabed.slice)")
     : ok('supervisor', 'nodes are kept by a supervisor of our own: the host has no systemd');
 }
 
 async function mappingCheck(): Promise<HostCheck> {
   try {
     const { mapping, why } = await probeMapping();
-    if (mapping === 'idmapped') return ok('uid mapping', 'idmapped image layers, a range of uids for each cluster');
-    const hint = 'It works, but all clusters share one range of uids and each image layer is stored twice. Linux 5.19 or newer on ext4, xfs or btrfs does better.';
+    if (mapping === 'idmapped')
+      return ok('uid mapping', 'idmapped image layers, a range of uids for each cluster');
+    const hint =
+      'It works, but all clusters share one range of uids and each image layer is stored twice. Linux 5.19 or newer on ext4, xfs or btrfs does better.';
     return warn('uid mapping', `copied image layers (${why})`, hint);
   } catch (error) {
     return fail('uid mapping', String(error), 'Run "make setup".');
@@ -122,12 +157,19 @@ const tools: readonly { program: string; package: string; why: string }[] = [
   { program: 'ssh', package: 'openssh-client', why: 'is what agents reach nodes with' },
 ];
 
+const searchPath = (): string[] => (process.env['PATH'] ?? '').split(':').concat('/usr/sbin', '/sbin');
+
 async function toolCheck(tool: { program: string; package: string; why: string }): Promise<HostCheck> {
-  const folders = (process.env['PATH'] ?? '').split(':').concat('/usr/sbin', '/sbin');
+  // Python has to be the distribution's own: one of a version manager is slow to start and misses modules.
+  const folders = tool.program === 'python3' ? ['/usr/bin'] : searchPath();
   const folder = folders.find((one) => one !== '' && existsSync(join(one, tool.program)));
   return Promise.resolve(
     folder === undefined
-      ? fail(tool.program, `not installed; it ${tool.why}`, `Run "make setup", or install the package ${tool.package}.`)
+      ? fail(
+          tool.program,
+          `not installed; it ${tool.why}`,
+          `Run "make setup", or install the package ${tool.package}.`,
+        )
       : ok(tool.program, `${join(folder, tool.program)} ${tool.why}`),
   );
 }
@@ -142,7 +184,11 @@ export function inotifyCheck(instances: number | undefined): HostCheck {
   const detail = `${String(instances)} a user, enough for about ${String(nodes)} nodes`;
   // Every cluster has uids of its own, but the kernel counts a user namespace against its owner too.
   if (nodes > 24) return ok(name, detail);
-  return warn(name, detail, 'For more nodes: sysctl -w fs.inotify.max_user_instances=1024 (and a file in /etc/sysctl.d).');
+  return warn(
+    name,
+    detail,
+    'For more nodes: sysctl -w fs.inotify.max_user_instances=1024 (and a file in /etc/sysctl.d).',
+  );
 }
 
 async function diskCheck(path: string): Promise<HostCheck> {
@@ -151,7 +197,8 @@ async function diskCheck(path: string): Promise<HostCheck> {
   const { bavail, bsize } = await statfs(existing);
   const freeBytes = bavail * bsize;
   const detail = `${(freeBytes / 1e9).toFixed(1)} GB free for ${path}`;
-  const hint = 'An image takes 0.3 to 0.7 GB, a node 10 to 100 MB, a bundle up to 1 GB. Free some, or set INFRABED_STATE_DIR.';
+  const hint =
+    'An image takes 0.3 to 0.7 GB, a node 10 to 100 MB, a bundle up to 1 GB. Free some, or set INFRABED_STATE_DIR.';
   if (freeBytes < 1e9) return fail('disk', detail, hint);
   return freeBytes < 5e9 ? warn('disk', detail, hint) : ok('disk', detail);
 }

@@ -43,7 +43,12 @@ export async function buildLayer(
 
 type PackagesPlan = Extract<LayerPlan, { kind: 'packages' }>;
 
-async function buildBottom(plan: PackagesPlan, suite: string, root: string, context: BuildContext): Promise<void> {
+async function buildBottom(
+  plan: PackagesPlan,
+  suite: string,
+  root: string,
+  context: BuildContext,
+): Promise<void> {
   const { file, hook } = plan;
   const units = (['enable', 'disable', 'mask'] as const)
     .filter((verb) => file[verb].length > 0)
@@ -96,7 +101,12 @@ async function runInOverlay(
 }
 
 /** Runs a build tool in a process namespace that dies with us, telling what it does at least each second. */
-async function build(name: string, context: BuildContext, program: string, args: readonly string[]): Promise<void> {
+async function build(
+  name: string,
+  context: BuildContext,
+  program: string,
+  args: readonly string[],
+): Promise<void> {
   throwIfAborted(context.signal);
   const log = createWriteStream(context.logPath, { flags: 'a' });
   const argv = ['--pdeathsig=KILL', 'unshare', '--pid', '--fork', '--kill-child=KILL', program, ...args];

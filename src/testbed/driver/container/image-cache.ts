@@ -128,7 +128,12 @@ export class ImageCache {
     };
   }
 
-  private async build(plan: LayerPlan, below: readonly LayerPlan[], io: IoHost, signal?: AbortSignal): Promise<void> {
+  private async build(
+    plan: LayerPlan,
+    below: readonly LayerPlan[],
+    io: IoHost,
+    signal?: AbortSignal,
+  ): Promise<void> {
     const scope = `image ${plan.name}`;
     const lock = join(this.folder, `.lock-${plan.name}`);
     const onWait = (): void =>
@@ -186,7 +191,8 @@ export class ImageCache {
   /** What a builder left that was killed. We hold its lock, so it is gone. */
   private async removeAbandoned(name: string): Promise<void> {
     for (const entry of await readdir(this.folder)) {
-      if (entry.startsWith(`.building-${name}-b-`)) await rm(join(this.folder, entry), { recursive: true, force: true });
+      if (entry.startsWith(`.building-${name}-b-`))
+        await rm(join(this.folder, entry), { recursive: true, force: true });
     }
   }
 }

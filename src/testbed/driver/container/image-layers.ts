@@ -27,8 +27,7 @@ export type LayerFile = z.infer<typeof layerSchema>;
 
 /** One layer, ready to be built: its key covers its own definition and everything below it. */
 export type LayerPlan = { name: string; key: string } & (
-  | { kind: 'packages'; file: LayerFile; hook: string | undefined }
-  | { kind: 'script'; script: string }
+  { kind: 'packages'; file: LayerFile; hook: string | undefined } | { kind: 'script'; script: string }
 );
 
 /** Folder of the layer files that ship with infrabed. */
@@ -37,7 +36,10 @@ export const layerFolder = (): string => asset('playbooks/images');
 /** The names that a cluster may ask for. */
 export async function layerNames(folder = layerFolder()): Promise<string[]> {
   const names = await readdir(folder);
-  return names.filter((name) => name.endsWith('.toml')).map((name) => basename(name, '.toml')).sort();
+  return names
+    .filter((name) => name.endsWith('.toml'))
+    .map((name) => basename(name, '.toml'))
+    .sort();
 }
 
 /**
@@ -52,11 +54,17 @@ export async function planLayers(layers: readonly LayerRef[], folder = layerFold
     if (typeof layer === 'string') plans.push(await planPackages(layer, below, keyBelow, folder));
     else plans.push(await planScript(layer, index, keyBelow));
   }
-  if (plans.length === 0) throw new InfrabedError('IB_LAYER_UNKNOWN', 'An image needs at least the layer "os".');
+  if (plans.length === 0)
+    throw new InfrabedError('IB_LAYER_UNKNOWN', 'An image needs at least the layer "os".');
   return plans;
 }
 
-async function planPackages(name: string, below: string[], keyBelow: string, folder: string): Promise<LayerPlan> {
+async function planPackages(
+  name: string,
+  below: string[],
+  keyBelow: string,
+  folder: string,
+): Promise<LayerPlan> {
   const file = await readLayer(name, folder);
   const isBottom = file.suite !== undefined;
   const missing = file.requires.filter((required) => !below.includes(required));
@@ -64,7 +72,9 @@ async function planPackages(name: string, below: string[], keyBelow: string, fol
     const wanted = [...file.requires, name].map((word) => `"${word}"`).join(', ');
     throw new InfrabedError(
       'IB_LAYER_UNKNOWN',
-      isBottom ? `Layer "${name}" is a bottom layer.` : `Layer "${name}" stands on layers that are not below it.`,
+      isBottom
+        ? `Layer "${name}" is a bottom layer.`
+        : `Layer "${name}" stands on layers that are not below it.`,
       { hint: `Give the layers from the bottom up, for example [${isBottom ? `"${name}"` : wanted}].` },
     );
   }
@@ -81,7 +91,8 @@ async function readLayer(name: string, folder: string): Promise<LayerFile> {
   const path = join(folder, `${name}.toml`);
   let text: string;
   try {
-    if (!/^[a-z0-9][a-z0-9-]*$/.test(name)) throw Object.assign(new Error('not a layer name'), { code: 'ENOENT' });
+    if (!/^[a-z0-9][a-z0-9-]*$/.test(name))
+      throw Object.assign(new Error('not a layer name'), { code: 'ENOENT' });
     text = await readFile(path, 'utf8');
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT') throw error;
@@ -98,8 +109,13 @@ async function readLayer(name: string, folder: string): Promise<LayerFile> {
   }
 }
 
-async function planScript(layer: { name: string; script: string }, index: number, keyBelow: string): Promise<LayerPlan> {
-  if (index === 0) throw new InfrabedError('IB_LAYER_UNKNOWN', 'A script cannot be the bottom layer of an image.');
+async function planScript(
+  layer: { name: string; script: string },
+  index: number,
+  keyBelow: string,
+): Promise<LayerPlan> {
+  if (index === 0)
+    throw new InfrabedError('IB_LAYER_UNKNOWN', 'A script cannot be the bottom layer of an image.');
   const script = resolve(layer.script);
   const folderHash = createHash('sha256');
   await hashTree(dirname(script), '', folderHash);
@@ -115,7 +131,9 @@ async function hashTree(root: string, below: string, hash: ReturnType<typeof cre
   try {
     entries = await readdir(join(root, below), { withFileTypes: true });
   } catch (cause) {
-    throw new InfrabedError('IB_LAYER_UNKNOWN', `The folder of a layer's script cannot be read: ${root}`, { cause });
+    throw new InfrabedError('IB_LAYER_UNKNOWN', `The folder of a layer's script cannot be read: ${root}`, {
+      cause,
+    });
   }
   entries.sort((a, b) => (a.name < b.name ? -1 : 1));
   for (const entry of entries) {

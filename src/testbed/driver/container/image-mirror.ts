@@ -20,7 +20,8 @@ export async function hostMirror(suite: string): Promise<string[]> {
     const { stdout } = await run('apt-get', ['indextargets', '--format', format, 'Created-By: Packages']);
     return mirrorLines(stdout, suite);
   } catch (error) {
-    if (isInfrabedError(error, 'IB_PROGRAM_MISSING') || isInfrabedError(error, 'IB_PROGRAM_FAILED')) return [];
+    if (isInfrabedError(error, 'IB_PROGRAM_MISSING') || isInfrabedError(error, 'IB_PROGRAM_FAILED'))
+      return [];
     throw error;
   }
 }

@@ -12,7 +12,10 @@ const firstHost = 11;
 /** 10.77.0.11 for the first node. @throws InfrabedError IB_NOT_ENOUGH_NODES beyond the 244th. */
 export function nodeAddress(index: number): string {
   if (firstHost + index > 254) {
-    throw new InfrabedError('IB_NOT_ENOUGH_NODES', `A cluster has room for ${String(255 - firstHost)} nodes.`);
+    throw new InfrabedError(
+      'IB_NOT_ENOUGH_NODES',
+      `A cluster has room for ${String(255 - firstHost)} nodes.`,
+    );
   }
   return `10.77.0.${String(firstHost + index)}`;
 }

@@ -4,7 +4,7 @@ import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClusterState, NodeState } from './cluster-state.js';
 import { bridgeAddress, prefixLength } from './network.js';
-import type { SshKeyPair } from './host-key.js';
+import type { KeyPair } from '../../ssh/keys.js';
 
 interface Entry {
   path: string;
@@ -17,7 +17,7 @@ interface Entry {
 export function identity(
   cluster: Pick<ClusterState, 'nodes'>,
   node: NodeState,
-  hostKey: SshKeyPair,
+  hostKey: KeyPair,
   authorizedKeys: readonly string[],
 ): Entry[] {
   const hosts = cluster.nodes.map((other) => `${other.address}\t${other.name}`);
@@ -49,10 +49,15 @@ export function identity(
 }
 
 /** Makes the node's folder: upper (with the entries, owned by the cluster's range), work and merged. */
-export async function makeNodeFiles(folder: string, entries: readonly Entry[], uidBase: number): Promise<void> {
+export async function makeNodeFiles(
+  folder: string,
+  entries: readonly Entry[],
+  uidBase: number,
+): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o711 });
   const upper = join(folder, 'upper');
-  for (const part of [upper, join(folder, 'work'), join(folder, 'merged')]) await mkdir(part, { mode: 0o755 });
+  for (const part of [upper, join(folder, 'work'), join(folder, 'merged')])
+    await mkdir(part, { mode: 0o755 });
   await chown(upper, uidBase, uidBase);
   await chown(join(folder, 'work'), uidBase, uidBase);
   for (const entry of entries) {

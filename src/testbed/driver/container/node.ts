@@ -18,7 +18,12 @@ export interface NodePlace {
   consolePath: string;
 }
 
-export function nodePlace(stateFolder: string, layout: CgroupLayout, cluster: ClusterState, node: NodeState): NodePlace {
+export function nodePlace(
+  stateFolder: string,
+  layout: CgroupLayout,
+  cluster: ClusterState,
+  node: NodeState,
+): NodePlace {
   const names = clusterNames(cluster.tag, cluster.id);
   const folder = nodeFolder(stateFolder, cluster.id, node.name);
   return {

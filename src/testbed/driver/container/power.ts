@@ -65,7 +65,12 @@ export class ContainerPower implements Power {
     });
   }
 
-  private act(kind: string, wanted: PowerState, signal: AbortSignal | undefined, work: () => Promise<void>): Promise<void> {
+  private act(
+    kind: string,
+    wanted: PowerState,
+    signal: AbortSignal | undefined,
+    work: () => Promise<void>,
+  ): Promise<void> {
     const turn = this.queue.then(async () => {
       throwIfAborted(signal);
       await this.checkFence();
@@ -124,9 +129,13 @@ export class ContainerPower implements Power {
         // The first moments belong to the shell that has yet to enter its control group.
         const isLate = this.clock.now() - startMs > 3000;
         if (!isLate || (await this.supervisor.isPresent(this.place))) return undefined;
-        throw new InfrabedError('IB_POWER', `${this.place.node.name} did not start: ${await this.consoleEnd()}`, {
-          hint: 'The console log of the node says more; "infrabed doctor" checks what a node needs.',
-        });
+        throw new InfrabedError(
+          'IB_POWER',
+          `${this.place.node.name} did not start: ${await this.consoleEnd()}`,
+          {
+            hint: 'The console log of the node says more; "infrabed doctor" checks what a node needs.',
+          },
+        );
       },
       { timeoutMs: bootTimeoutMs, intervalMs: 20, clock: this.clock, ...(signal ? { signal } : {}) },
     );
@@ -145,11 +154,12 @@ export class ContainerPower implements Power {
     if (init === undefined) return this.switchOff();
     process.kill(init.pid, powerOffSignal);
     const { name } = this.place.node;
-    await waitFor(
-      `${name} to shut down`,
-      async () => ((await this.state()) === 'off' ? true : undefined),
-      { timeoutMs: softOffTimeoutMs, intervalMs: 20, clock: this.clock, ...(signal ? { signal } : {}) },
-    );
+    await waitFor(`${name} to shut down`, async () => ((await this.state()) === 'off' ? true : undefined), {
+      timeoutMs: softOffTimeoutMs,
+      intervalMs: 20,
+      clock: this.clock,
+      ...(signal ? { signal } : {}),
+    });
     await this.supervisor.settle(this.place);
     await this.removeGroups();
   }

@@ -32,7 +32,16 @@ const script = (name: string): string => asset(join('src/testbed/driver/containe
 function mountsArgv(place: NodePlace): string[] {
   const { cluster } = place;
   const shift = cluster.mapping === 'idmapped' ? cluster.uidBase : 0;
-  return ['python3', '-I', '-S', script('node-mounts.py'), place.folder, String(shift), cluster.lowers.join(':'), '/bin/sh'];
+  return [
+    '/usr/bin/python3',
+    '-I',
+    '-S',
+    script('node-mounts.py'),
+    place.folder,
+    String(shift),
+    cluster.lowers.join(':'),
+    '/bin/sh',
+  ];
 }
 
 function bootArgv(place: NodePlace): string[] {
@@ -57,7 +66,10 @@ export function ownSupervisorArgv(place: NodePlace): string[] {
 }
 
 /** The environment of everything that runs on behalf of a node: nothing of the controller's own. */
-const cleanEnvironment = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
+const cleanEnvironment = {
+  PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+  LC_ALL: 'C.UTF-8',
+};
 
 export const ownSupervisor: Supervisor = {
   async start(place) {
@@ -73,7 +85,11 @@ export const ownSupervisor: Supervisor = {
       await new Promise<void>((resolve, reject) => {
         child.once('spawn', () => resolve());
         child.once('error', (cause) =>
-          reject(new InfrabedError('IB_POWER', `The supervisor of ${place.node.name} could not be started.`, { cause })),
+          reject(
+            new InfrabedError('IB_POWER', `The supervisor of ${place.node.name} could not be started.`, {
+              cause,
+            }),
+          ),
         );
       });
       child.unref();
@@ -113,7 +129,10 @@ export function endingOf(event: readonly string[]): Ending {
   const status = Number(word);
   if (status === 133) return { status, fault: 'The supervisor of the node ended between two boots.' };
   if (status > 128) {
-    return { status, fault: `systemd-nspawn was ended by signal ${String(status - 128)}, which no node can send.` };
+    return {
+      status,
+      fault: `systemd-nspawn was ended by signal ${String(status - 128)}, which no node can send.`,
+    };
   }
   return { status, fault: scriptFaults.get(status) ?? null };
 }
@@ -186,11 +205,15 @@ export const systemdSupervisor: Supervisor = {
   },
   async ending(place) {
     const state = await unitState(place);
-    if (state.get('LoadState') === 'not-found' || state.get('Result') === 'success') return { status: 0, fault: null };
+    if (state.get('LoadState') === 'not-found' || state.get('Result') === 'success')
+      return { status: 0, fault: null };
     const status = Number(state.get('ExecMainStatus') ?? Number.NaN);
     // CLD_EXITED is 1; 2 and 3 are an end by a signal.
     if (state.get('ExecMainCode') !== '1') {
-      return { status: null, fault: `systemd-nspawn was ended by signal ${String(status)}, which no node can send.` };
+      return {
+        status: null,
+        fault: `systemd-nspawn was ended by signal ${String(status)}, which no node can send.`,
+      };
     }
     return endingOf(['', '', 'exit', String(status)]);
   },

@@ -16,7 +16,10 @@ import { sweepUidRanges } from './uid-range.js';
  * Everything of clusters that `keep` does not name: processes first, then groups, namespaces, folders, uid ranges.
  * Names on the host carry the tag of this state folder, so another state folder's clusters are not seen at all.
  */
-export async function sweepLeftovers(keep: ReadonlySet<string>, context: ClusterContext): Promise<SweepReport> {
+export async function sweepLeftovers(
+  keep: ReadonlySet<string>,
+  context: ClusterContext,
+): Promise<SweepReport> {
   const report: SweepReport = { removed: [], failed: [] };
   if (!existsSync(context.stateFolder)) return report;
   const tag = await stateTag(context.stateFolder);
@@ -44,7 +47,13 @@ async function attempt(what: string, report: SweepReport, work: () => Promise<vo
 async function sweepUnits(tag: string, kept: (id: string) => boolean, report: SweepReport): Promise<void> {
   if (!existsSync('/run/systemd/system')) return;
   const prefix = `infrabed-${tag}-`;
-  const { stdout } = await run('systemctl', ['list-units', '--all', '--plain', '--no-legend', `${prefix}*.service`]);
+  const { stdout } = await run('systemctl', [
+    'list-units',
+    '--all',
+    '--plain',
+    '--no-legend',
+    `${prefix}*.service`,
+  ]);
   for (const line of stdout.split('\n').filter(Boolean)) {
     const unit = line.trim().split(/\s+/)[0] ?? '';
     // PREFIX CLUSTER - NODE .service: neither part is free of hyphens, so the kept ids decide.
@@ -77,10 +86,14 @@ async function sweepGroups(
       if (!name.startsWith(`${tag}-`) || kept(name.slice(tag.length + 1))) continue;
       const group = join(root, 'infrabed', name);
       const count = root === unified ? (await groupPids(group)).length : 0;
-      await attempt(`Control group ${group}${count > 0 ? ` with ${String(count)} processes` : ''}.`, report, async () => {
-        if (root === unified) await emptyGroup(group);
-        await removeGroup(group);
-      });
+      await attempt(
+        `Control group ${group}${count > 0 ? ` with ${String(count)} processes` : ''}.`,
+        report,
+        async () => {
+          if (root === unified) await emptyGroup(group);
+          await removeGroup(group);
+        },
+      );
     }
   }
 }
@@ -103,7 +116,11 @@ async function sweepNetworks(tag: string, kept: (id: string) => boolean, report:
   }
 }
 
-async function sweepFolders(kept: (id: string) => boolean, context: ClusterContext, report: SweepReport): Promise<void> {
+async function sweepFolders(
+  kept: (id: string) => boolean,
+  context: ClusterContext,
+  report: SweepReport,
+): Promise<void> {
   for (const id of await clusterIds(context.stateFolder)) {
     if (kept(id)) continue;
     const folder = clusterFolder(context.stateFolder, id);
@@ -112,10 +129,10 @@ async function sweepFolders(kept: (id: string) => boolean, context: ClusterConte
         await removeRemnants(await readClusterState(context.stateFolder, id), context);
       } catch (error) {
         // A folder whose record was never written, or is broken, has nothing to tell: its groups went above.
-        if (!isInfrabedError(error, 'IB_CLUSTER_UNKNOWN') && !isInfrabedError(error, 'IB_STATE_DIR')) throw error;
+        if (!isInfrabedError(error, 'IB_CLUSTER_UNKNOWN') && !isInfrabedError(error, 'IB_STATE_DIR'))
+          throw error;
         await rm(folder, { recursive: true, force: true });
       }
     });
   }
 }
-

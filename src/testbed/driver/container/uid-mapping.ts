@@ -35,7 +35,11 @@ export function probeMapping(): Promise<MappingProbe> {
 async function probe(): Promise<MappingProbe> {
   const folder = await mkdtemp(join(tmpdir(), 'infrabed-mapping-'));
   try {
-    await run('python3', ['-I', '-S', asset('src/testbed/driver/container/mapping-probe.py'), folder], { timeoutMs: 20_000 });
+    await run(
+      '/usr/bin/python3',
+      ['-I', '-S', asset('src/testbed/driver/container/mapping-probe.py'), folder],
+      { timeoutMs: 20_000 },
+    );
     return { mapping: 'idmapped', why: '' };
   } catch (error) {
     if (!isInfrabedError(error, 'IB_PROGRAM_FAILED')) throw error;
@@ -55,7 +59,7 @@ export async function shiftedCopies(roots: readonly string[]): Promise<string[]>
         if (existsSync(copy)) return;
         await rm(`${copy}.new`, { recursive: true, force: true });
         const script = asset('src/testbed/driver/container/shift-owners.py');
-        await run('python3', ['-I', '-S', script, root, `${copy}.new`, String(sharedUidBase)]);
+        await run('/usr/bin/python3', ['-I', '-S', script, root, `${copy}.new`, String(sharedUidBase)]);
         await rename(`${copy}.new`, copy);
       });
     }

@@ -18,7 +18,12 @@ const defaultMaxOutputBytes = 1024 * 1024;
 const testimonyTimeoutMs = 5000;
 const consoleTailBytes = 4096;
 
-export function containerWitness(place: NodePlace, power: Power, supervisor: Supervisor, clock: Clock): Witness {
+export function containerWitness(
+  place: NodePlace,
+  power: Power,
+  supervisor: Supervisor,
+  clock: Clock,
+): Witness {
   return {
     testify: (signal) => testify(place, power, supervisor, clock, signal),
     exec: (command) => execIn(place, command, true, clock),
@@ -58,7 +63,11 @@ async function readBootId(place: NodePlace, clock: Clock, signal?: AbortSignal):
 }
 
 /** Only what nothing on the node can bring about counts as ours. */
-async function infrastructureFault(place: NodePlace, state: string, supervisor: Supervisor): Promise<string | null> {
+async function infrastructureFault(
+  place: NodePlace,
+  state: string,
+  supervisor: Supervisor,
+): Promise<string | null> {
   if (!existsSync(place.names.netnsPath)) return `The network namespace ${place.names.netns} is gone.`;
   if (state !== 'off' || (await desiredPower(place.folder)) === 'off') return null;
   return (await supervisor.ending(place)).fault;
@@ -79,7 +88,12 @@ const pristineEnvironment = {
   SYSTEMD_IGNORE_CHROOT: '1',
 };
 
-async function execIn(place: NodePlace, command: NodeCommand, isPristine: boolean, clock: Clock): Promise<CommandResult> {
+async function execIn(
+  place: NodePlace,
+  command: NodeCommand,
+  isPristine: boolean,
+  clock: Clock,
+): Promise<CommandResult> {
   throwIfAborted(command.signal);
   const init = await findInit(place.groups);
   if (init === undefined) throw nodeOff(place);
@@ -96,11 +110,17 @@ async function execIn(place: NodePlace, command: NodeCommand, isPristine: boolea
   if ('error' in result) {
     if (result.isOff) throw nodeOff(place);
     // Status 127 is what a shell gives for a program that is not there, 126 for one that it may not run.
-    if (result.errno === 2) return { ...common, exitCode: 127, signal: null, timedOut: false, stderr: `${result.error}\n` };
-    if (result.errno === 13) return { ...common, exitCode: 126, signal: null, timedOut: false, stderr: `${result.error}\n` };
-    throw new InfrabedError('IB_NODE_FAILED', `A command could not be run in ${place.node.name}: ${result.error}`, {
-      details: { argv: command.argv },
-    });
+    if (result.errno === 2)
+      return { ...common, exitCode: 127, signal: null, timedOut: false, stderr: `${result.error}\n` };
+    if (result.errno === 13)
+      return { ...common, exitCode: 126, signal: null, timedOut: false, stderr: `${result.error}\n` };
+    throw new InfrabedError(
+      'IB_NODE_FAILED',
+      `A command could not be run in ${place.node.name}: ${result.error}`,
+      {
+        details: { argv: command.argv },
+      },
+    );
   }
   const { timedOut } = result;
   return {
@@ -127,7 +147,12 @@ function parseResult(text: string, place: NodePlace, stderr: string): z.infer<ty
   }
 }
 
-function request(place: NodePlace, init: ProcessIdentity, command: NodeCommand, isPristine: boolean): unknown {
+function request(
+  place: NodePlace,
+  init: ProcessIdentity,
+  command: NodeCommand,
+  isPristine: boolean,
+): unknown {
   const kind = isPristine ? 'witness' : 'setup';
   return {
     ...init,
@@ -174,7 +199,7 @@ async function runWitness(
 ): Promise<{ result: string; stdout: Capture; stderr: Capture }> {
   const script = asset('src/testbed/driver/container/witness.py');
   const stdio = ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'] as const;
-  const child = start('python3', ['-I', '-S', script], { stdio: [...stdio], cwd: '/' });
+  const child = start('/usr/bin/python3', ['-I', '-S', script], { stdio: [...stdio], cwd: '/' });
   const maxBytes = command.maxOutputBytes ?? defaultMaxOutputBytes;
   const stdout = new Capture(child.stdout, maxBytes);
   const stderr = new Capture(child.stderr, maxBytes);
@@ -193,7 +218,7 @@ async function runWitness(
     await new Promise<void>((resolve, reject) => {
       child.once('error', (cause) =>
         reject(
-          new InfrabedError('IB_PROGRAM_MISSING', 'The program python3 is not installed.', {
+          new InfrabedError('IB_PROGRAM_MISSING', '/usr/bin/python3 is not installed.', {
             hint: 'Run "make setup".',
             cause,
           }),

@@ -48,7 +48,9 @@ export function createFakeBackend(options: FakeBackendOptions = {}): Backend {
       if (clusters.has(spec.id)) {
         throw new InfrabedError('IB_LEASE_CONFLICT', `Cluster "${spec.id}" exists already.`);
       }
-      const cluster = new FakeCluster(spec, imageHash(spec.layers), journal, options, () => clusters.delete(spec.id));
+      const cluster = new FakeCluster(spec, imageHash(spec.layers), journal, options, () =>
+        clusters.delete(spec.id),
+      );
       clusters.set(spec.id, cluster);
       for (const node of cluster.nodes) await node.power.on(signal);
       return cluster;
@@ -129,7 +131,10 @@ class FakeNode implements NodeDriver {
         this.bootId !== undefined && options.dial
           ? options.dial(name, port)
           : Promise.reject(
-              new InfrabedError('IB_NODE_UNREACHABLE', `There is no connection to ${this.address}:${String(port)}.`),
+              new InfrabedError(
+                'IB_NODE_UNREACHABLE',
+                `There is no connection to ${this.address}:${String(port)}.`,
+              ),
             ),
     };
     this.witness = {
@@ -152,7 +157,12 @@ class FakeNode implements NodeDriver {
       if (this.options.isPowerUnreadable?.(this.name)) return Promise.resolve('unknown');
       return Promise.resolve(this.bootId === undefined ? 'off' : 'on');
     };
-    const act = async (kind: string, wanted: PowerState, signal: AbortSignal | undefined, work: () => void): Promise<void> => {
+    const act = async (
+      kind: string,
+      wanted: PowerState,
+      signal: AbortSignal | undefined,
+      work: () => void,
+    ): Promise<void> => {
       throwIfAborted(signal);
       const entry = { kind, actor: 'controller', node: this.name };
       this.journal.record({ ...entry, payload: { state: 'begin', before: await state() } });
@@ -212,6 +222,7 @@ function builtIn(command: NodeCommand): Partial<CommandResult> {
   if (program === 'true') return {};
   if (program === 'false') return { exitCode: 1 };
   if (program === 'echo') return { stdout: `${args.join(' ')}\n` };
-  if (program === 'cat' && args.length === 0) return { stdout: Buffer.from(command.stdin ?? '').toString('utf8') };
+  if (program === 'cat' && args.length === 0)
+    return { stdout: Buffer.from(command.stdin ?? '').toString('utf8') };
   return { exitCode: 127, stderr: `${program}: not found\n` };
 }
