@@ -2,3 +2,4 @@
 export { createContainerBackend, type ContainerBackendOptions } from './backend.js';
 export { hostChecks, type HostCheck } from './host-checks.js';
 export { ImageCache, imageCacheDir, type Image, type LayerRecord } from './image-cache.js';
+export { dialThrough } from './dial.js';
