@@ -14,6 +14,8 @@ export interface Face {
   onSecondInterrupt: (leftovers: () => string[]) => void;
   /** True when standard output is a terminal (colour, live progress). */
   interactive: boolean;
+  /** Shows an error that does not end the command: code, sentence, hint. */
+  explain(error: unknown): void;
   /** Exit status to end with; 0 unless set. */
   exitStatus: number;
 }

@@ -1,13 +1,11 @@
 /** The command line: the explicit list of commands, errors as sentences, exit statuses. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import yargs from 'yargs';
 import { InfrabedError, isInfrabedError, messageOf } from '../core/errors.js';
 import { redactor } from '../core/log.js';
-import { packageRoot } from '../core/paths.js';
 import { type CliNoun, type Face } from './command.js';
 import { TerminalHost } from './terminal-host.js';
 import { nouns, commands } from './commands/index.js';
+import { version } from './version.js';
 
 /** Runs one command line (without node and script) and sets the exit status. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -24,6 +22,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     onSecondInterrupt: secondPress,
     interactive: process.stdout.isTTY,
     exitStatus: 0,
+    explain: (error) => void explain(error, argv.includes('--debug')),
   };
   // A closed pipe (`| head`) is the reader's choice, not our error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -77,12 +76,6 @@ function nounModule(noun: CliNoun, face: Face): Parameters<ReturnType<typeof yar
     },
     handler: () => undefined,
   } as unknown as Parameters<ReturnType<typeof yargs>['command']>[0];
-}
-
-/** The version in package.json. */
-export function version(): string {
-  const text = readFileSync(join(packageRoot, 'package.json'), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }
 
 function explain(error: unknown, debug: boolean): number {

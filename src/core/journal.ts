@@ -21,3 +21,20 @@ export interface Journal {
 }
 
 export const nullJournal: Journal = { record: () => undefined, flush: () => Promise.resolve() };
+
+/** A journal whose target can change, e.g. once a ledger is sealed and nothing may follow in it. */
+export class SwitchedJournal implements Journal {
+  private target: Journal = nullJournal;
+
+  switchTo(target: Journal): void {
+    this.target = target;
+  }
+
+  record(entry: JournalEntry): void {
+    this.target.record(entry);
+  }
+
+  flush(): Promise<void> {
+    return this.target.flush();
+  }
+}

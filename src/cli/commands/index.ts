@@ -1,7 +1,17 @@
 /** Every command there is: the explicit list that `infrabed --help` shows. */
 import type { CommandModule } from 'yargs';
-import type { CliNoun, Face } from '../command.js';
+import { toYargs, type CliNoun, type Face } from '../command.js';
+import { clusterNoun } from './cluster.js';
+import { doctorCommand } from './doctor.js';
+import { ledgerNoun } from './ledger.js';
+import { runCommand } from './run.js';
+import { sweepCommand } from './sweep.js';
+import { taskNoun } from './task.js';
 
-export const commands: readonly ((face: Face) => CommandModule<object, never>)[] = [];
+export const commands: readonly ((face: Face) => CommandModule<object, never>)[] = [
+  (face) => toYargs(runCommand, face),
+  (face) => toYargs(doctorCommand, face),
+  (face) => toYargs(sweepCommand, face),
+];
 
-export const nouns: readonly CliNoun[] = [];
+export const nouns: readonly CliNoun[] = [taskNoun, clusterNoun, ledgerNoun];

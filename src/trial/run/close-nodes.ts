@@ -25,16 +25,11 @@ export type ClosedNode = z.output<typeof closedSchema>;
 
 const timeoutMs = 60_000;
 
-async function nodeUnits(
-  cluster: Cluster,
-  node: string,
-  verb: 'list' | 'close',
-  input?: string,
-): Promise<unknown> {
+async function nodeUnits(cluster: Cluster, node: string, ...args: readonly string[]): Promise<unknown> {
   const script = await readFile(asset('src/trial/run/node-units.py'), 'utf8');
   const result = await cluster.exec(node, {
-    argv: ['/usr/bin/python3', '-I', '-c', script, verb],
-    ...(input === undefined ? {} : { stdin: input }),
+    argv: ['/usr/bin/python3', '-I', '-', ...args],
+    stdin: script,
     timeoutMs,
   });
   if (result.exitCode !== 0) {

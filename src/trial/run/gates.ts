@@ -79,7 +79,7 @@ async function gate(
   } catch (error) {
     throwIfAborted(trial.request.signal);
     // The drift of a node that is gone cannot be told; the checks that need it have said so themselves.
-    trial.ledger.record({
+    trial.journal.record({
       kind: 'drift.incomplete',
       actor: 'controller',
       node: null,
@@ -107,7 +107,7 @@ export async function runningGate(trial: Trial): Promise<void> {
 export async function rebootGate(trial: Trial, background: Background): Promise<void> {
   const { definition } = trial.request.task;
   const { reboot } = definition.lifecycle;
-  const { environment, request, ledger } = trial;
+  const { environment, request, journal } = trial;
   const nodes = rebootNodeNames(definition);
   await gate(trial, 'reboot', async (options) => {
     background.window.pause(nodes, 'the controller power-cycles nodes');
@@ -120,9 +120,10 @@ export async function rebootGate(trial: Trial, background: Background): Promise<
       clock: environment.clock,
       signal: request.signal,
       onResult: ({ node, ...payload }) =>
-        ledger.record({ kind: 'node.rebooted', actor: 'controller', node, payload: { ...payload } }),
+        journal.record({ kind: 'node.rebooted', actor: 'controller', node, payload: { ...payload } }),
     });
-    for (const { node, outcome } of rebooted) if (outcome === 'booted') await background.workloads.restart(node);
+    for (const { node, outcome } of rebooted)
+      if (outcome === 'booted') await background.workloads.restart(node);
     background.window.resume();
     await runGate({ ...options, moment: 'reboot', rebooted });
   });
@@ -154,7 +155,7 @@ async function teardown(trial: Trial): Promise<void> {
       timeoutMs: 300_000,
       signal: trial.request.signal,
     });
-    trial.ledger.record({
+    trial.journal.record({
       kind: 'node.teardown',
       actor: 'controller',
       node: name,

@@ -1,7 +1,7 @@
 """Which units run on this node, and the end of those that a login left behind.
 
-`node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close` reads such an
-object from standard input, kills every session scope, user manager and transient unit that is not in it and
+`node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close SNAPSHOT`, given
+such an object, kills every session scope, user manager and transient unit that is not in it and
 every process outside all units or with a login's environment, and prints what it killed and what it left.
 """
 import json
@@ -29,14 +29,22 @@ def units():
         unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if unit.get("Id") and unit.get("ActiveState") not in ("inactive", None):
             found.append(unit)
+    if not found:
+        sys.exit("systemctl show named no unit at all")
     return found
 
 
-def is_left_behind(unit):
+def is_left_behind(unit, known):
     name = unit["Id"]
-    if name in ("init.scope", "-.slice"):
+    if name == "init.scope":
         return False
-    if name.endswith(".scope") or name.startswith(("user@", "user-runtime-dir@")):
+    # Nobody but the agent and the controller logs in, and the controller has hung up: no login is worth keeping,
+    # though it (the controller's own) may have been there when the window opened.
+    if name.startswith(("session-", "user@", "user-runtime-dir@")):
+        return True
+    if name in known:
+        return False
+    if name.endswith(".scope"):
         return True
     return unit.get("Transient") == "yes" and not name.endswith((".slice", ".mount", ".device"))
 
@@ -70,8 +78,9 @@ def kill_unit(name):
 
 def close(before):
     known = {unit["Id"] for unit in before["units"]}
-    new = [unit for unit in units() if unit["Id"] not in known]
-    doomed = [unit["Id"] for unit in new if is_left_behind(unit)]
+    now = units()
+    new = [unit for unit in now if unit["Id"] not in known]
+    doomed = [unit["Id"] for unit in now if is_left_behind(unit, known)]
     for name in doomed:
         kill_unit(name)
     # A process of root may have moved itself out of its session; what belongs to no unit, or still carries a
@@ -110,4 +119,4 @@ if sys.argv[1] == "list":
         at = int(own.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
     json.dump({"units": [{"Id": unit["Id"]} for unit in units()], "at": at, "uptime": now}, sys.stdout)
 else:
-    json.dump(close(json.load(sys.stdin)), sys.stdout)
+    json.dump(close(json.loads(sys.argv[2])), sys.stdout)

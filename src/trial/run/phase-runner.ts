@@ -17,13 +17,8 @@ export class PhaseRunner {
     private readonly store: Store,
     private readonly io: IoHost,
     private readonly clock: Clock,
-    private journal: Journal,
+    private readonly journal: Journal,
   ) {}
-
-  /** From now on phases are recorded there too; the ledger exists only once the bundle does. */
-  recordTo(journal: Journal): void {
-    this.journal = journal;
-  }
 
   /** The phase's own error passes through, after it was written down. */
   async run<T>(phase: PhaseName, work: () => Promise<T>, detail?: (result: T) => string): Promise<T> {

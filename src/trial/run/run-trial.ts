@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isInfrabedError, messageOf } from '../../core/errors.js';
 import { newId } from '../../core/ids.js';
-import { nullJournal } from '../../core/journal.js';
+import { SwitchedJournal } from '../../core/journal.js';
 import { redactor } from '../../core/log.js';
 import { BundleWriter } from '../../record/bundle/writer.js';
 import { LedgerWriter } from '../../record/ledger/writer.js';
@@ -13,7 +13,7 @@ import { decommissionGate, immediateGate, rebootGate, runningGate } from './gate
 import { PhaseRunner } from './phase-runner.js';
 import { seal, type Ending } from './seal.js';
 import { beforeAgent, bootstrap, provisionCluster, recordBaseline, takeLease } from './set-up.js';
-import type { Trial, TrialEnvironment, TrialRequest, TrialResult } from './trial.js';
+import { labelOf, type Trial, type TrialEnvironment, type TrialRequest, type TrialResult } from './trial.js';
 import { agentWindow, closeWindow } from './window.js';
 
 /**
@@ -34,7 +34,8 @@ export async function runTrial(environment: TrialEnvironment, request: TrialRequ
   if (manifest === undefined) trial.bundle.close();
   const cleaned = await attempt(trial, outcome, () => trial.phases.run('clean', () => clean(trial)));
   // A lease whose nodes could not be cleaned is not given back as if they were: recovery quarantines them.
-  if (cleaned !== undefined) await attempt(trial, outcome, () => trial.phases.run('release', () => release(trial)));
+  if (cleaned !== undefined)
+    await attempt(trial, outcome, () => trial.phases.run('release', () => release(trial)));
   return {
     trial: trial.id,
     bundle: trial.bundle.dir,
@@ -62,7 +63,7 @@ async function begin(environment: TrialEnvironment, request: TrialRequest): Prom
     .values({
       id,
       task: request.task.definition.task.name,
-      agent: request.agent,
+      agent: labelOf(request),
       attempt: request.attempt,
       lease: null,
       controller: environment.controller,
@@ -74,9 +75,10 @@ async function begin(environment: TrialEnvironment, request: TrialRequest): Prom
       ended_at: null,
     })
     .execute();
-  const phases = new PhaseRunner(id, store, io, clock, nullJournal);
   const ledger = await LedgerWriter.open(bundle.ledgerFile, { trial: id, clock, redactor });
-  phases.recordTo(ledger);
+  const journal = new SwitchedJournal();
+  journal.switchTo(ledger);
+  const phases = new PhaseRunner(id, store, io, clock, journal);
   ledger.record({
     kind: 'trial.begin',
     actor: 'controller',
@@ -84,7 +86,7 @@ async function begin(environment: TrialEnvironment, request: TrialRequest): Prom
     payload: {
       task: request.task.definition.task.name,
       taskHash: request.task.hash,
-      agent: request.agent,
+      agent: labelOf(request),
       attempt: request.attempt,
       network: request.network,
       control: request.control,
@@ -100,7 +102,10 @@ async function begin(environment: TrialEnvironment, request: TrialRequest): Prom
     phases,
     bundle,
     ledger,
-    agentNodes: request.task.definition.environment.nodes.filter((node) => node.agent).map((node) => node.name),
+    journal,
+    agentNodes: request.task.definition.environment.nodes
+      .filter((node) => node.agent)
+      .map((node) => node.name),
     baseline: new Map(),
     units: new Map(),
     drift: { gates: {}, control: [], controlRecorded: false },
@@ -188,6 +193,8 @@ async function clean(trial: Trial): Promise<true> {
 
 async function release(trial: Trial): Promise<true> {
   const kept = trial.request.keep && trial.owned !== undefined;
-  if (trial.lease !== undefined && !kept) await releaseLease(trial.environment.store, trial.lease);
+  if (trial.lease !== undefined && !kept) {
+    await releaseLease(trial.environment.store, trial.lease, { clock: trial.environment.clock });
+  }
   return true;
 }

@@ -4,11 +4,12 @@ import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { nullJournal } from '../../core/journal.js';
 import { run } from '../../core/exec.js';
 import { isInfrabedError, messageOf } from '../../core/errors.js';
 import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
 import { parseAgent } from '../agent/agent.js';
-import type { Trial } from './trial.js';
+import { labelOf, type Trial } from './trial.js';
 
 /** Written by the ledger itself, or after the seal. */
 const notHashed: ReadonlySet<string> = new Set([
@@ -38,6 +39,7 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
     payload: { files: await fileHashes(trial.bundle.dir) },
   });
   trial.ledger.record({ kind: 'trial.end', actor: 'controller', node: null, payload: { ending } });
+  trial.journal.switchTo(nullJournal);
   await trial.ledger.flush();
   await trial.ledger.seal(trial.environment.siteKey);
   await trial.ledger.close();
@@ -57,8 +59,8 @@ async function manifestOf(trial: Trial, { ending, error }: Ending): Promise<Mani
     infrabed: environment.version,
     trial: trial.id,
     task: { name: definition.task.name, hash: request.task.hash, admitted: request.admitted },
-    agent: request.agent,
-    agentKind: parseAgent(request.agent, request.task).kind,
+    agent: labelOf(request),
+    agentKind: request.control ? 'control' : parseAgent(request.agent, request.task).kind,
     attempt: request.attempt,
     startedAt: trial.startedAt,
     endedAt: environment.clock.now(),
@@ -87,7 +89,11 @@ async function manifestOf(trial: Trial, { ending, error }: Ending): Promise<Mani
 /** Code, sentence and hint of any thrown value. */
 export function describe(error: unknown): { code: string; message: string; hint?: string } {
   if (!isInfrabedError(error)) return { code: 'IB_INTERNAL', message: messageOf(error) };
-  return { code: error.code, message: error.message, ...(error.hint === undefined ? {} : { hint: error.hint }) };
+  return {
+    code: error.code,
+    message: error.message,
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
+  };
 }
 
 async function fileHashes(dir: string): Promise<Record<string, string>> {

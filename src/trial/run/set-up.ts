@@ -7,10 +7,11 @@ import { lastLines } from '../../core/exec.js';
 import { createCluster } from '../../testbed/cluster/create.js';
 import type { LayerRef } from '../../testbed/driver/driver.js';
 import { gatherFacts } from '../../testbed/facts/facts.js';
-import { takeNodes } from '../../testbed/lease/lease.js';
+import { moveNodes, takeNodes } from '../../testbed/lease/lease.js';
 import { provision } from '../../testbed/provision/provision.js';
 import { readControl } from '../drift/control.js';
 import { startWindow } from '../gate/window.js';
+import type { TaskPackage } from '../task/schema.js';
 import { gateOptions, type Background } from './gates.js';
 import { clusterOf, type Trial } from './trial.js';
 import { startWorkloads } from './workload.js';
@@ -26,22 +27,28 @@ export async function takeLease(trial: Trial): Promise<void> {
     );
   }
   trial.lease = await takeNodes(environment.store, {
-    count: definition.environment.nodes.length,
+    nodes: { count: definition.environment.nodes.length },
     owner: environment.owner,
     purpose: `trial ${trial.id}`,
     controller: environment.controller,
+    backend: environment.backend.name,
     clock: environment.clock,
   });
+}
+
+/** The layers of the task's image: those it names, and its own set-up on top where it has one. */
+export function imageLayers(task: TaskPackage): LayerRef[] {
+  const setup = join(task.dir, 'environment', 'setup.sh');
+  const own: LayerRef[] = existsSync(setup) ? [{ name: task.shortName, script: setup }] : [];
+  return [...task.definition.environment.layers, ...own];
 }
 
 export async function provisionCluster(trial: Trial): Promise<void> {
   const { environment, request, lease } = trial;
   const { task, signal } = request;
   if (lease === undefined) throw new Error('no lease');
-  const setup = join(task.dir, 'environment', 'setup.sh');
-  const layers: LayerRef[] = [...task.definition.environment.layers];
-  if (existsSync(setup)) layers.push({ name: task.shortName, script: setup });
   const clusterId = trial.id.slice(2);
+  await moveNodes(environment.store, lease, 'provisioning', { clock: environment.clock });
   const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
   await environment.store.db
     .insertInto('clusters')
@@ -60,9 +67,9 @@ export async function provisionCluster(trial: Trial): Promise<void> {
     id: clusterId,
     generation: lease.generation,
     nodes,
-    layers,
+    layers: imageLayers(task),
     stateDir: environment.stateDir,
-    journal: trial.ledger,
+    journal: trial.journal,
     io: environment.io,
     clock: environment.clock,
     signal,
@@ -83,6 +90,7 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   } finally {
     await rm(workDir, { recursive: true, force: true });
   }
+  await moveNodes(environment.store, lease, 'active', { clock: environment.clock });
 }
 
 export async function recordBaseline(trial: Trial): Promise<void> {
@@ -112,11 +120,18 @@ export async function bootstrap(trial: Trial): Promise<Background> {
     cluster,
     task,
     env: { NONCE: trial.nonce, NODES_JSON: nodesJson(trial) },
-    journal: trial.ledger,
+    journal: trial.journal,
   });
   trial.cleanups.push({ what: 'workloads', end: () => workloads.stop() });
   const window = startWindow(gateOptions(trial, 'window'));
-  trial.cleanups.push({ what: 'window watch', end: () => window.stop() });
+  const openedAt = trial.environment.clock.now();
+  trial.cleanups.push({
+    what: 'window watch',
+    end: async () => {
+      await window.stop();
+      trial.gateSeconds.window = (trial.environment.clock.now() - openedAt) / 1000;
+    },
+  });
   const path = join(task.dir, 'environment', 'bootstrap.sh');
   if (existsSync(path)) {
     const script = await readFile(path, 'utf8');

@@ -1,6 +1,7 @@
 /** What a trial is given, what it holds while it runs, and what it leaves. */
 import type { Clock } from '../../core/clock.js';
 import type { IoHost } from '../../core/io.js';
+import type { SwitchedJournal } from '../../core/journal.js';
 import type { BundleWriter } from '../../record/bundle/writer.js';
 import type { DriftFile, Manifest, PhaseName } from '../../record/bundle/schema.js';
 import type { SiteKey } from '../../record/ledger/site-key.js';
@@ -74,6 +75,8 @@ export interface Trial {
   readonly phases: PhaseRunner;
   readonly bundle: BundleWriter;
   readonly ledger: LedgerWriter;
+  /** Leads to the ledger until that is sealed; cleaning comes after and is in the store. */
+  readonly journal: SwitchedJournal;
   /** Names of the nodes that the agent can reach. */
   readonly agentNodes: readonly string[];
   lease?: Lease;
@@ -93,4 +96,9 @@ export interface Trial {
 export function clusterOf(trial: Trial): Cluster {
   if (trial.owned === undefined) throw new Error('the trial has no cluster yet');
   return trial.owned.cluster;
+}
+
+/** How the trial's agent is called in lists and in the bundle. */
+export function labelOf(request: TrialRequest): string {
+  return request.control ? 'control' : request.agent;
 }

@@ -19,7 +19,7 @@ const agentUids = 100_000_000;
 
 /** One user a trial, so that two agents on one host are strangers. */
 function agentUid(trialId: string): number {
-  return firstAgentUid + (parseInt(trialId.slice(-4), 16) * 1021 + process.pid) % agentUids;
+  return firstAgentUid + ((parseInt(trialId.slice(-4), 16) * 1021 + process.pid) % agentUids);
 }
 
 export async function agentWindow(trial: Trial): Promise<void> {
@@ -39,7 +39,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
   });
   const gateway = await startGateway({
     trial: trial.id,
-    journal: trial.ledger,
+    journal: trial.journal,
     objects: trial.bundle.objects,
     sessionsDir: trial.bundle.sessionsDir,
     socketDir,
@@ -60,9 +60,12 @@ export async function agentWindow(trial: Trial): Promise<void> {
         }),
     })),
   });
-  trial.cleanups.push({ what: 'gateway', end: async () => void (await gateway.close('end of trial')) });
+  trial.cleanups.push({ what: 'gateway', end: () => gateway.close('end of trial').then(() => undefined) });
   const workspaceDir = join(environment.stateDir, 'work', trial.id, 'agent');
-  trial.cleanups.push({ what: 'agent folder', end: () => rm(join(environment.stateDir, 'work', trial.id), { recursive: true, force: true }) });
+  trial.cleanups.push({
+    what: 'agent folder',
+    end: () => rm(join(environment.stateDir, 'work', trial.id), { recursive: true, force: true }),
+  });
   const deadlineMs = environment.clock.now() + task.definition.agent.timeout_sec * 1000;
   const workspace = await makeWorkspace({
     dir: workspaceDir,
@@ -76,7 +79,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
   });
   const room = await makeRoom(trial.id, defaultLimits);
   trial.cleanups.push({ what: 'agent limits', end: () => room.remove() });
-  trial.ledger.record({
+  trial.journal.record({
     kind: 'agent.start',
     actor: 'controller',
     node: null,
@@ -102,7 +105,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
     });
     trial.timedOut = exit.timedOut;
     trial.agentExit = { exitCode: exit.exitCode, signal: exit.signal, durationMs: exit.durationMs };
-    trial.ledger.record({ kind: 'agent.exit', actor: 'agent', node: null, payload: { ...exit } });
+    trial.journal.record({ kind: 'agent.exit', actor: 'agent', node: null, payload: { ...exit } });
   } finally {
     // Closing belongs to the window: nothing of the agent may reach a node once its time is over.
     await gateway.close('window closed');
@@ -121,7 +124,7 @@ function ownProgram(kind: string, label: string): string[] {
 export async function closeWindow(trial: Trial): Promise<void> {
   // Pooled connections of the controller are logins too, and would be killed under its feet.
   await clusterOf(trial).close();
-  await closeNodes(clusterOf(trial), trial.units, trial.ledger);
+  await closeNodes(clusterOf(trial), trial.units, trial.journal);
   trial.coverage.push(
     'Every command, session and file transfer that reached a node through the gateway is on record.',
     'Commands inside scripts, and those a node ran on another node, are on record only as the text that started them.',

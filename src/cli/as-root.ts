@@ -1,0 +1,45 @@
+/** Containers need root: a command that does is started again once through sudo, and says so. */
+import { spawnSync } from 'node:child_process';
+import { InfrabedError } from '../core/errors.js';
+import type { Face } from './command.js';
+
+/** Settings that keep their meaning for the other user; INFRABED_STATE_DIR is left out where it is not set: root has its own. */
+const passedOn = [
+  'INFRABED_STATE_DIR',
+  'INFRABED_IMAGE_CACHE',
+  'INFRABED_TASKS',
+  'INFRABED_LOG',
+  'INFRABED_SUPERVISOR',
+];
+
+/**
+ * True when the command was run as root in another process, whose exit status is now in the face; false when we are
+ * root already.
+ * @throws InfrabedError IB_NOT_ROOT when sudo is missing or was already tried.
+ */
+export function asRoot(face: Face): boolean {
+  if (process.getuid?.() === 0) return false;
+  const hint = 'Run the command as root (sudo), or on a machine where you may.';
+  if (process.env['INFRABED_SUDO'] !== undefined) {
+    throw new InfrabedError('IB_NOT_ROOT', 'sudo did not make this process root.', { hint });
+  }
+  face.io.notify({ type: 'info', message: 'This needs root: running it again through sudo.' });
+  const kept = passedOn
+    .filter((name) => process.env[name] !== undefined)
+    .map((name) => `${name}=${process.env[name] ?? ''}`);
+  const result = spawnSync(
+    'sudo',
+    ['env', 'INFRABED_SUDO=1', ...kept, process.execPath, ...process.argv.slice(1)],
+    {
+      stdio: 'inherit',
+    },
+  );
+  if (result.error !== undefined) {
+    throw new InfrabedError('IB_NOT_ROOT', 'This command needs root, and sudo could not be started.', {
+      hint,
+      cause: result.error,
+    });
+  }
+  face.exitStatus = result.status ?? 3;
+  return true;
+}

@@ -1,0 +1,60 @@
+/** What a command that changes something needs: store, backend, site key, and the recovery of what died before it. */
+import { userInfo } from 'node:os';
+import { systemClock } from '../core/clock.js';
+import { stateDir } from '../core/paths.js';
+import { loadSiteKey } from '../record/ledger/site-key.js';
+import { registerController, unregisterController } from '../record/store/controllers.js';
+import { openStore } from '../record/store/store.js';
+import { createContainerBackend } from '../testbed/driver/container/index.js';
+import type { CheckerMap } from '../trial/gate/checker.js';
+import { assertRecovered, describeRecovery, recover } from '../trial/run/recover.js';
+import type { TrialEnvironment } from '../trial/run/trial.js';
+import type { Face } from './command.js';
+import { version } from './version.js';
+
+export interface Controller {
+  environment: TrialEnvironment;
+  close(): Promise<void>;
+}
+
+/** Opens the state folder as a controller. What a dead one left is cleaned up first, and said. */
+export async function openController(face: Face, checkers: CheckerMap): Promise<Controller> {
+  const dir = stateDir();
+  const store = await openStore(dir);
+  try {
+    const siteKey = await loadSiteKey(dir);
+    const backend = createContainerBackend({ stateDir: dir, clock: systemClock });
+    const recovery = await recover({
+      store,
+      backend,
+      stateDir: dir,
+      siteKey,
+      clock: systemClock,
+      version: version(),
+    });
+    for (const message of describeRecovery(recovery)) face.io.notify({ type: 'warning', message });
+    assertRecovered(recovery);
+    const controller = await registerController(store, systemClock);
+    return {
+      environment: {
+        stateDir: dir,
+        store,
+        controller,
+        backend,
+        checkers,
+        clock: systemClock,
+        io: face.io,
+        siteKey,
+        version: version(),
+        owner: userInfo().username,
+      },
+      async close() {
+        await unregisterController(store, controller);
+        await store.close();
+      },
+    };
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
