@@ -125,10 +125,11 @@ async function findPassword(
   return value?.replace(/^(["'])(.*)\1$/, '$2');
 }
 
-/** psql's unaligned output with \x1f between cells, \x1e behind rows and \x1d for NULL. */
+/** psql's unaligned output: \x1f between cells, \x1e between rows, \x1d for NULL, a line break behind the last row. */
 export function parseRows(text: string): (string | null)[][] {
-  const records = text.split('\x1e').map((record) => record.replace(/^\n/, ''));
-  if (records.at(-1) === '') records.pop();
+  if (text === '') return [];
+  const ends = text.endsWith('\n') || text.endsWith('\x1e');
+  const records = (ends ? text.slice(0, -1) : text).split('\x1e');
   return records.map((record) => record.split('\x1f').map((value) => (value === '\x1d' ? null : value)));
 }
 
