@@ -13,7 +13,7 @@ printf '"orders_app" "%s"\n' "$(cat /root/handover/orders_app.next)" > /etc/pgbo
 chown postgres:postgres /etc/pgbouncer/.userlist.new
 chmod 0640 /etc/pgbouncer/.userlist.new
 mv /etc/pgbouncer/.userlist.new /etc/pgbouncer/userlist.txt
-runuser -u postgres -- psql -qX -p 6432 -c RELOAD pgbouncer
+runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c RELOAD pgbouncer
 POOLER
 
 ssh -F "$config" db runuser -u postgres -- psql -qX -v ON_ERROR_STOP=1 <<SQL
@@ -29,7 +29,7 @@ SQL
 
 ssh -F "$config" pooler bash -s <<'POOLER'
 set -euo pipefail
-runuser -u postgres -- psql -qX -p 6432 -c RECONNECT pgbouncer
+runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c RECONNECT pgbouncer
 sleep 2
 PGPASSWORD="$(cat /root/handover/orders_app.next)" psql -qXAt -h 127.0.0.1 -p 6432 -U orders_app -d orders -c 'SELECT count(*) FROM orders'
 rm -r /root/handover

@@ -11,7 +11,7 @@ set -euo pipefail
 umask 077
 printf '"orders_app" "%s"\n' "$(cat /root/handover/orders_app.next)" > /run/postgresql/userlist.txt
 chown postgres:postgres /run/postgresql/userlist.txt
-runuser -u postgres -- psql -qX -p 6432 -c "SET auth_file = '/run/postgresql/userlist.txt'" pgbouncer
+runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c "SET auth_file = '/run/postgresql/userlist.txt'" pgbouncer
 sleep 4
 POOLER
 
