@@ -13,12 +13,21 @@ HASH_CAP = 256 * 1024 * 1024
 DATABASE_CAP = 4 * 1024 * 1024
 
 
+def open_root():
+    """The node's own root, where this program's may show the image's /usr in its place."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open("/proc/1/root", flags)
+    except OSError:
+        return os.open("/", flags)
+
+
 class Reached:
     """Where a path led: the whole way, or up to the first component that is no directory."""
 
     def __init__(self, path):
         self.parts = [part for part in path.split("/") if part not in ("", ".")]
-        self.fd = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.fd = open_root()
         self.parent = None
         self.depth = 0
         for part in self.parts:
