@@ -47,6 +47,25 @@ export async function sitePublicKey(stateDir: string): Promise<string | undefine
   return pem === undefined ? undefined : fromPem(pem).publicKey;
 }
 
+/**
+ * A public key as people hand it on: site.pub (raw, base64) or PEM. Returns it raw, in base64.
+ * @throws InfrabedError IB_USAGE when the file holds no Ed25519 public key.
+ */
+export async function readPublicKey(path: string): Promise<string> {
+  try {
+    const text = (await readFile(path, 'utf8')).trim();
+    if (/^[A-Za-z0-9+/]{43}=$/.test(text)) return text;
+    const key = createPublicKey(text);
+    if (key.asymmetricKeyType !== 'ed25519') throw new Error(`it is ${String(key.asymmetricKeyType)}`);
+    return rawPublicKey(key);
+  } catch (error) {
+    throw new InfrabedError('IB_USAGE', `${path} holds no Ed25519 public key: ${messageOf(error)}.`, {
+      hint: 'Name the site.pub of the site that sealed the bundle (<state folder>/keys/site.pub).',
+      cause: error,
+    });
+  }
+}
+
 function fromPem(pem: string): SiteKey {
   const privateKey = createPrivateKey(pem);
   if (privateKey.asymmetricKeyType !== 'ed25519')

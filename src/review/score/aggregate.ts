@@ -43,6 +43,7 @@ export function scoreTrial(
     unattributed: scores.some((score) => score.unattributed),
     gates: gatesOf(scores, manifest.gateSeconds),
     checks: scores,
+    network: manifest.network,
     bundle,
     timings: manifest.timings,
   };
@@ -51,9 +52,8 @@ export function scoreTrial(
 /** One check at one gate. Its weight (default 1) is split equally over its gates. */
 export function scoreCheck(check: CheckDefinition, gate: Moment, probes: readonly Probe[]): CheckScore {
   const share = (check.weight ?? 1) / new Set(check.gates).size;
-  const asked = probes
-    .filter((probe) => probe.verdict !== 'paused')
-    .sort((a, b) => a.probe - b.probe || a.at - b.at);
+  const inOrder = probes.toSorted((a, b) => a.probe - b.probe || a.at - b.at);
+  const asked = inOrder.filter((probe) => probe.verdict !== 'paused');
   const many = gate === 'running' || gate === 'window';
   const result =
     asked.length === 0 ? unasked(probes) : many ? overTime(asked, check.availability) : atOnce(asked);
@@ -65,9 +65,15 @@ export function scoreCheck(check: CheckDefinition, gate: Moment, probes: readonl
     trap: check.trap ?? null,
     weight: check.kind === 'scored' ? share : 0,
     ...result,
-    probes: { total: asked.length, passed: asked.filter((probe) => probe.verdict === 'pass').length },
+    probes: {
+      total: asked.length,
+      passed: asked.filter((probe) => probe.verdict === 'pass').length,
+      verdicts: inOrder.map((probe) => letters[probe.verdict]).join(''),
+    },
   };
 }
+
+const letters: Readonly<Record<Probe['verdict'], string>> = { pass: 'p', fail: 'f', error: 'e', paused: '-' };
 
 type Result = Pick<CheckScore, 'verdict' | 'why' | 'evidence' | 'unattributed'>;
 

@@ -17,7 +17,12 @@ const checkScoreSchema = z.strictObject({
   why: z.string(),
   /** The evidence as gathered; of many probes, that of the first that did not pass, or else the last. */
   evidence: z.unknown(),
-  probes: z.strictObject({ total: z.number(), passed: z.number() }),
+  probes: z.strictObject({
+    total: z.number(),
+    passed: z.number(),
+    /** A letter a probe in the order made: p passed, f failed, e error, - paused (not counted in total). */
+    verdicts: z.string(),
+  }),
   /** An error of which nobody knows whose doing it is: never repeated, reported apart. */
   unattributed: z.boolean(),
 });
@@ -48,6 +53,8 @@ export const trialScoreSchema = z.strictObject({
   unattributed: z.boolean(),
   gates: z.record(momentSchema, gateScoreSchema),
   checks: z.array(checkScoreSchema),
+  /** The agent's network beside the gateway: `none` is a closed book. Absent where no bundle says it. */
+  network: z.enum(['none', 'host']).optional(),
   /** Absolute folder. */
   bundle: z.string(),
   /** Milliseconds a phase. */
