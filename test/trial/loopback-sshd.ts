@@ -12,6 +12,7 @@ import { connect } from '../../src/testbed/ssh/connect.js';
 import { generateKeyPair, type KeyPair } from '../../src/testbed/ssh/keys.js';
 
 export interface LoopbackSshd {
+  /** Its log is the file `log` in there. */
   dir: string;
   port: number;
   hostKey: string;
@@ -63,7 +64,7 @@ export async function startSshd(extra: readonly string[] = []): Promise<Loopback
     ...extra,
   ];
   await writeFile(file('config'), `${config.join('\n')}\n`);
-  const child = start('/usr/sbin/sshd', ['-D', '-e', '-f', file('config')], { stdio: 'ignore' });
+  const child = start('/usr/sbin/sshd', ['-D', '-E', file('log'), '-f', file('config')], { stdio: 'ignore' });
   await waitFor(
     'sshd',
     () =>

@@ -81,7 +81,7 @@ export class Channel {
         return;
       case SSH.CHANNEL_CLOSE:
         this.agentClosed = true;
-        if (!this.nodeClosed) this.endSession('agent');
+        if (!this.nodeClosed) this.session?.end('agent');
         break;
     }
     if (!this.cutOff) this.host.toNode(payload);
@@ -90,7 +90,7 @@ export class Channel {
   fromNode(payload: Buffer): void {
     if (payload[0] === SSH.CHANNEL_CLOSE) {
       this.nodeClosed = true;
-      this.endSession('node');
+      this.session?.end('node');
     }
     if (this.cutOff) return;
     switch (payload[0]) {
@@ -112,14 +112,10 @@ export class Channel {
   }
 
   /** The connection is gone, or the gateway ends it. */
-  async abandon(endedBy: 'gateway' | 'lost' | 'agent'): Promise<void> {
+  abandon(endedBy: 'gateway' | 'lost' | 'agent'): void {
     this.held = undefined;
     this.cutOff = true;
-    await this.session?.end(endedBy);
-  }
-
-  private endSession(endedBy: 'node' | 'agent'): void {
-    this.session?.end(endedBy).catch((error: unknown) => this.host.recorder.fault(error));
+    this.session?.end(endedBy);
   }
 
   private onAgentRequest(payload: Buffer): void {

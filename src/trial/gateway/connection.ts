@@ -38,7 +38,7 @@ export class AgentConnection implements ChannelHost {
   private agentPaused = false;
   private nodePaused = false;
   private unreachable: string | undefined;
-  private ending: Promise<void> | undefined;
+  private ended = false;
 
   constructor(
     readonly connection: string,
@@ -75,8 +75,8 @@ export class AgentConnection implements ChannelHost {
     this.nodeSide = new Transport(upstream);
     this.nodeSide.onPayload((payload) => this.taken('node', payload));
     this.nodeSide.onDrain(() => this.pauseAgent(false));
-    upstream.once('close', () => void this.end('lost'));
-    if (this.nodeSide.closed) void this.end('lost');
+    upstream.once('close', () => this.end('lost'));
+    if (this.nodeSide.closed) this.end('lost');
   }
 
   toAgent(payload: Uint8Array): void {
@@ -94,21 +94,16 @@ export class AgentConnection implements ChannelHost {
     else this.agentSide?.resume();
   }
 
-  /** Ends both sides and waits until its sessions are on record. */
-  end(endedBy: EndedBy): Promise<void> {
-    this.ending ??= this.finish(endedBy);
-    return this.ending;
-  }
-
-  private async finish(endedBy: EndedBy): Promise<void> {
-    this.agentSide?.end();
-    if (!this.agentSide) this.agent.end();
-    this.nodeSide?.end();
-    const channels = [...this.byAgentId.values()];
+  /** Ends both sides and all sessions. */
+  end(endedBy: EndedBy): void {
+    if (this.ended) return;
+    this.ended = true;
+    for (const channel of this.byAgentId.values()) channel.abandon(endedBy);
     this.byAgentId.clear();
     this.byNodeId.clear();
-    const results = await Promise.allSettled(channels.map((channel) => channel.abandon(endedBy)));
-    for (const result of results) if (result.status === 'rejected') this.recorder.fault(result.reason);
+    if (this.agentSide) this.agentSide.end();
+    else this.agent.end();
+    this.nodeSide?.end();
   }
 
   private pauseAgent(pause: boolean): void {
@@ -126,13 +121,13 @@ export class AgentConnection implements ChannelHost {
 
   /** The door between ssh2 and us: no exception gets through it. */
   private taken(side: 'agent' | 'node', payload: Buffer): boolean {
-    if (this.ending) return true;
+    if (this.ended) return true;
     try {
       return side === 'agent' ? this.fromAgent(payload) : this.fromNode(payload);
     } catch (error) {
       if (error instanceof MalformedMessage) {
         this.refused('protocol-error', { side, why: error.message });
-        void this.end(side === 'agent' ? 'agent' : 'lost');
+        this.end(side === 'agent' ? 'agent' : 'lost');
       } else {
         this.recorder.fault(error);
       }
@@ -202,7 +197,7 @@ export class AgentConnection implements ChannelHost {
       this.refuseForwarding(open);
     } else if (this.unreachable !== undefined) {
       this.refuseOpen(open, openFailure.connectFailed, this.unreachable);
-      setTimeout(() => void this.end('lost'), 250);
+      setTimeout(() => this.end('lost'), 250);
     } else if (this.noMoreSessions) {
       this.refuseOpen(open, openFailure.prohibited, 'no more sessions were announced');
     } else if (this.byAgentId.size >= this.shared.channelsPerConnection) {

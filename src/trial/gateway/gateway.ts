@@ -41,6 +41,7 @@ export class TrialGateway implements Gateway {
   /** Open sockets, each with the timer that ends it unless it proves the key in time. */
   private readonly sockets = new Map<unknown, { socket: Socket; timer: NodeJS.Timeout }>();
   private readonly live = new Map<AgentConnection, AbortController>();
+  private readonly work = new Set<Promise<void>>();
   private readonly faults: string[] = [];
   private readonly counts = { connections: 0, sessions: 0 };
   private closing: Promise<GatewaySummary> | undefined;
@@ -60,6 +61,7 @@ export class TrialGateway implements Gateway {
         clock: options.clock,
         castBytes: this.limits.castBytes,
         fault: (error) => this.fault(error),
+        track: (work) => this.track(work),
       },
       gatekeeper: options.gatekeeper,
       channelsPerConnection: this.limits.channelsPerConnection,
@@ -123,13 +125,18 @@ export class TrialGateway implements Gateway {
     return summary;
   }
 
+  /** Ends all connections, and waits until their sessions are on record. */
   private async endAll(): Promise<void> {
-    await Promise.all(
-      [...this.live].map(([connection, abort]) => {
-        abort.abort(new InfrabedError('IB_CANCELLED', 'The gateway ends its connections.'));
-        return connection.end('gateway');
-      }),
-    );
+    for (const [connection, abort] of this.live) {
+      abort.abort(new InfrabedError('IB_CANCELLED', 'The gateway ends its connections.'));
+      connection.end('gateway');
+    }
+    while (this.work.size > 0) await Promise.all(this.work);
+  }
+
+  private track(work: Promise<void>): void {
+    const done = work.catch((error: unknown) => this.fault(error)).finally(() => this.work.delete(done));
+    this.work.add(done);
   }
 
   /** Without a record nothing may pass: everything is ended, and the trial hears of it once. */
@@ -207,7 +214,8 @@ export class TrialGateway implements Gateway {
     client.on('error', (error) => log.debug({ node: node.name, error: error.message }, 'gateway connection'));
     client.once('close', () => {
       abort.abort(new InfrabedError('IB_CANCELLED', 'The agent hung up.'));
-      void connection.end('agent').finally(() => this.live.delete(connection));
+      connection.end('agent');
+      this.live.delete(connection);
     });
     openEntrance({
       client,

@@ -38,6 +38,8 @@ export interface Recorder {
   castBytes: number;
   /** A record could not be written: the gateway has to end. */
   fault: (error: unknown) => void;
+  /** Work that the end of the gateway waits for; its failure is a fault. */
+  track: (work: Promise<void>) => void;
 }
 
 export class SessionRecord {
@@ -49,7 +51,7 @@ export class SessionRecord {
   private readonly sftp: SftpDecoder | undefined;
   private readonly sinks: { stdin: ObjectSink; stdout: ObjectSink; stderr: ObjectSink } | undefined;
   private readonly work: Promise<void>[] = [];
-  private ended: Promise<void> | undefined;
+  private ended = false;
 
   /**
    * Writes the record that the session begins; only then may its request be forwarded.
@@ -104,10 +106,11 @@ export class SessionRecord {
     this.record('session.signal', { signal: `SIG${name}` });
   }
 
-  /** Stores what was kept and writes the record of the end. `endedBy` says who closed it first. */
-  end(endedBy: 'node' | 'agent' | 'gateway' | 'lost'): Promise<void> {
-    this.ended ??= this.finish(endedBy, this.recorder.clock.now());
-    return this.ended;
+  /** Stores what was kept and writes the record of the end, once. `endedBy` says who closed it first. */
+  end(endedBy: 'node' | 'agent' | 'gateway' | 'lost'): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.recorder.track(this.finish(endedBy, this.recorder.clock.now()));
   }
 
   private async finish(endedBy: string, endedAt: number): Promise<void> {
