@@ -121,7 +121,7 @@ t.test('the page asks nothing of any network', async (t) => {
 t.test('nothing that an agent wrote becomes markup or script', async (t) => {
   const { score } = await graded(t, true);
   const page = await reporters.html.render(score, plain);
-  for (const text of hostile) t.notOk(page.includes(text), JSON.stringify(text));
+  for (const text of hostile.filter((one) => escapeHtml(one) !== one)) t.notOk(page.includes(text));
   t.equal(page.match(/<script>/g)?.length, 2, "the player's and the page's own script");
   t.equal(page.match(/<script type="application\/json">/g)?.length, 1);
   t.equal(page.match(/<\/script/g)?.length, 3);

@@ -7,6 +7,7 @@ import { ledgerNoun } from './ledger.js';
 import { runCommand } from './run.js';
 import { sweepCommand } from './sweep.js';
 import { taskNoun } from './task.js';
+import { trialNoun } from './trial.js';
 
 export const commands: readonly ((face: Face) => CommandModule<object, never>)[] = [
   (face) => toYargs(runCommand, face),
@@ -14,4 +15,4 @@ export const commands: readonly ((face: Face) => CommandModule<object, never>)[]
   (face) => toYargs(sweepCommand, face),
 ];
 
-export const nouns: readonly CliNoun[] = [taskNoun, clusterNoun, ledgerNoun];
+export const nouns: readonly CliNoun[] = [taskNoun, trialNoun, clusterNoun, ledgerNoun];
