@@ -36,8 +36,10 @@ export async function runOn(client: Client, name: string, command: NodeCommand):
   const line = commandLine(command.argv, { ...command.env, [markName]: mark });
   const startedAt = performance.now();
   const limit = deadline(command.timeoutMs ?? defaultCommandTimeoutMs, 'Opening the session', command.signal);
-  const channel = await openExec(client, name, line, limit.signal).finally(() => limit.clear());
-  const outcome = await watch(channel, command);
+  const opened = await openExec(client, name, line, limit.signal, (channel) =>
+    watch(channel, command),
+  ).finally(() => limit.clear());
+  const outcome = await opened.watched;
   if (outcome.ended !== 'itself') await killMarked(client, name, mark);
   if (outcome.ended === 'signal') throwIfAborted(command.signal);
   if (outcome.ended === 'itself' && outcome.exitCode === null && outcome.signal === null) {
@@ -63,8 +65,18 @@ function connectionLost(name: string, line: string, cause?: unknown): InfrabedEr
   );
 }
 
-/** Asks for a session and for the program; `signal` ends the waiting, not the program. */
-function openExec(client: Client, name: string, line: string, signal: AbortSignal): Promise<ClientChannel> {
+/**
+ * Asks for a session and for the program; `signal` ends the waiting, not the program. The channel is watched from
+ * within the callback: the reply, the exit status and the close may lie in one packet, and what is emitted before a
+ * promise's turn comes is lost.
+ */
+function openExec<T>(
+  client: Client,
+  name: string,
+  line: string,
+  signal: AbortSignal,
+  watchChannel: (channel: ClientChannel) => T,
+): Promise<{ watched: T }> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(connectionLost(name, line, signal.reason));
     signal.addEventListener('abort', onAbort, { once: true });
@@ -75,7 +87,7 @@ function openExec(client: Client, name: string, line: string, signal: AbortSigna
         if (error?.message === 'Unable to exec') reject(connectionLost(name, line, error));
         else if (error) reject(new SessionNotOpened(error.message, 'reason' in error));
         else if (signal.aborted) channel.close();
-        else resolve(channel);
+        else resolve({ watched: watchChannel(channel) });
       });
     } catch (error) {
       reject(new SessionNotOpened(messageOf(error), false));
@@ -163,8 +175,9 @@ async function killMarked(client: Client, name: string, mark: string): Promise<v
       timeoutMs: killTimeoutMs,
     };
     const signal = AbortSignal.timeout(killTimeoutMs);
-    const channel = await openExec(client, name, commandLine(command.argv), signal);
-    const outcome = await watch(channel, command);
+    const line = commandLine(command.argv);
+    const opened = await openExec(client, name, line, signal, (channel) => watch(channel, command));
+    const outcome = await opened.watched;
     if (outcome.exitCode === 0) return;
     log.warn({ node: name, stderr: outcome.stderr }, 'a command that ran too long may still be running');
   } catch (error) {
