@@ -1,6 +1,8 @@
 /** Nodes can be logged in to afresh: what every agent has to leave as it was. */
 import { z } from 'zod';
+import { systemClock } from '../src/core/clock.js';
 import { InfrabedError } from '../src/core/errors.js';
+import type { NodeStanding } from '../src/testbed/cluster/cluster.js';
 import { defineChecker, type CheckContext, type Judgement } from '../src/trial/gate/checker.js';
 import { fail, pass } from './expectation.js';
 
@@ -18,9 +20,21 @@ const evidence = z.strictObject({
 });
 type Evidence = z.output<typeof evidence>;
 
-async function gather({ cluster, node, signal }: CheckContext, { nodes }: Parameters): Promise<Evidence> {
+/** One lost connection proves nothing: a node is out of reach that cannot be logged in to three times in a row. */
+const attempts = 3;
+const pauseMs = 1000;
+
+async function standingOf({ cluster, signal }: CheckContext, name: string): Promise<NodeStanding> {
+  for (let attempt = 1; ; attempt++) {
+    const standing = await cluster.standing(name, signal);
+    if (standing.standing === 'reachable' || attempt === attempts) return standing;
+    await systemClock.sleep(pauseMs, signal);
+  }
+}
+
+async function gather(context: CheckContext, { nodes }: Parameters): Promise<Evidence> {
   const standings = await Promise.all(
-    (nodes ?? [node]).map(async (name) => ({ name, standing: await cluster.standing(name, signal) })),
+    (nodes ?? [context.node]).map(async (name) => ({ name, standing: await standingOf(context, name) })),
   );
   return {
     nodes: standings.map(({ name, standing }) => {
@@ -42,7 +56,8 @@ function judge(seen: Evidence): Judgement {
 
 export const nodesReachable = defineChecker<Parameters, Evidence>({
   name: 'nodes-reachable',
-  summary: 'A fresh login by SSH works on every named node. Every task has this check, as a guard.',
+  summary:
+    'A fresh login by SSH works on every named node, at one of three attempts. Every task has it, as a guard.',
   with: parameters,
   evidence,
   gather,
