@@ -1,16 +1,28 @@
 /** Container nodes for real: the common suite, what an agent who is root could try on the witness, crashes, many nodes. */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import t from 'tap';
 import { run } from '../../src/core/exec.js';
-import { silentHost } from '../../src/core/io.js';
+import { silentHost, type IoEvent } from '../../src/core/io.js';
 import { nullJournal } from '../../src/core/journal.js';
 import { stateDir } from '../../src/core/paths.js';
 import { waitFor } from '../../src/core/clock.js';
-import { createContainerBackend, imageCacheDir } from '../../src/testbed/driver/container/index.js';
-import { stateTag } from '../../src/testbed/driver/container/host.js';
+import {
+  createContainerBackend,
+  ImageCache,
+  imageCacheDir,
+} from '../../src/testbed/driver/container/index.js';
+import { cgroupLayout, stateTag, supervisorMode } from '../../src/testbed/driver/container/host.js';
 import { witnessNodeRoot, type DriverCluster, type NodeDriver } from '../../src/testbed/driver/driver.js';
 import { driverSuite, spec } from '../testbed/driver-suite.js';
 
@@ -295,17 +307,85 @@ t.test('whose fault it is that a node is off can be told', async (t) => {
   );
   await node.power.on();
   t.equal(await node.power.state(), 'on');
-  const group = `infrabed/${await stateTag(state)}-blame/node1`;
-  const root = existsSync('/sys/fs/cgroup/unified') ? '/sys/fs/cgroup/unified' : '/sys/fs/cgroup';
-  if (existsSync(join(root, group, 'cgroup.kill'))) {
-    await run('tee', [join(root, group, 'cgroup.kill')], { input: '1' });
-    await isOff(peer);
-    t.type(
-      (await peer.witness!.testify()).infrastructureFault,
-      'string',
-      'a supervisor that is gone is ours',
+  const root = cgroupLayout().unified ?? '';
+  const tag = await stateTag(state);
+  const group =
+    supervisorMode() === 'own'
+      ? join(root, 'infrabed', `${tag}-blame`, 'node1')
+      : join(root, 'infrabed.slice', `infrabed-${tag}-blame-node1.service`);
+  await run('tee', [join(group, 'cgroup.kill')], { input: '1' });
+  await isOff(peer);
+  t.type((await peer.witness!.testify()).infrastructureFault, 'string', 'a supervisor that is gone is ours');
+});
+
+t.test("a task's own layer is built once, and a failing one says why and leaves nothing", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'infrabed-layer-'));
+  const cache = new ImageCache(imageCacheDir(state));
+  const before = new Set((await cache.list()).map((record) => record.key));
+  t.teardown(async () => {
+    // Only what this test made; others may have added layers meanwhile.
+    const all = await cache.list();
+    await cache.prune(
+      new Set(all.filter((one) => before.has(one.key) || one.name !== 'e2e-layer').map((one) => one.key)),
     );
-  }
+    rmSync(folder, { recursive: true });
+  });
+  const script = join(folder, 'setup.sh');
+  writeFileSync(join(folder, 'motd'), 'from the task\n');
+  writeFileSync(script, 'set -e\ninstall -m 644 motd /etc/motd.task\nsystemctl mask cron\n');
+  const layers = ['os', { name: 'e2e-layer', script }];
+  // Two at once: one builds, the other waits and finds it.
+  const builds: string[] = [];
+  const io = {
+    notify: (event: IoEvent) => void (event.type === 'phase' && builds.push(event.state)),
+    ask: () => Promise.resolve(true),
+  };
+  const hashes = await Promise.all([backend.prepareImage(layers, io), backend.prepareImage(layers, io)]);
+  t.equal(hashes[0], hashes[1]);
+  t.same(builds, ['begin', 'end']);
+  t.not(hashes[0], await backend.prepareImage(['os'], io));
+  const cluster = await backend.create(spec('layer', { nodes: ['node0'], layers }), nullJournal, silentHost);
+  t.teardown(() => cluster.destroy());
+  const [node] = cluster.nodes as [NodeDriver];
+  t.equal(await asAgent(node, 'cat /etc/motd.task'), 'from the task\n');
+  t.match(await node.witness!.exec({ argv: ['systemctl', 'is-enabled', 'cron'] }), { stdout: 'masked\n' });
+  t.match(await node.witness!.exec({ argv: ['cat', '/etc/motd.task'] }), { stdout: 'from the task\n' });
+
+  writeFileSync(script, 'echo about to fail\nexit 3\n');
+  await t.rejects(backend.prepareImage(layers, silentHost), {
+    code: 'IB_IMAGE_BUILD',
+    message: /about to fail/,
+  });
+  const aborted = AbortSignal.timeout(700);
+  writeFileSync(script, 'sleep 304\n');
+  await t.rejects(backend.prepareImage(layers, silentHost, aborted), { code: 'IB_CANCELLED' });
+  t.notOk(readdirSync(imageCacheDir(state)).some((name) => name.startsWith('.building-e2e-layer')));
+  t.equal((await run('pgrep', ['-fx', 'sleep 304'], { allowFailure: true })).exitCode, 1, 'nothing runs on');
+});
+
+t.test('where the kernel cannot shift owners, copies of the layers do', async (t) => {
+  const shared = imageCacheDir(state);
+  const own = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-shifted-')));
+  process.env['INFRABED_UID_MAPPING'] = 'shifted-copy';
+  process.env['INFRABED_IMAGE_CACHE'] = own;
+  t.teardown(() => {
+    delete process.env['INFRABED_UID_MAPPING'];
+    process.env['INFRABED_IMAGE_CACHE'] = shared;
+    rmSync(own, { recursive: true, force: true });
+  });
+  const image = await new ImageCache(shared).prepare(['os'], silentHost);
+  await run('cp', ['--archive', dirname(image.roots[0]!), own]);
+  const copying = createContainerBackend({ stateDir: state });
+  const cluster = await copying.create(spec('shifted', { nodes: ['node0'] }), nullJournal, silentHost);
+  t.teardown(() => cluster.destroy());
+  const [node] = cluster.nodes as [NodeDriver];
+  await sshBanner(node);
+  const argv = ['stat', '-c', '%U:%G %a', '/usr/bin/su', '/etc/shadow', '/root'];
+  const expected = { exitCode: 0, stdout: 'root:root 4755\nroot:shadow 640\nroot:root 700\n' };
+  t.match(await node.witness!.exec({ argv }), expected);
+  t.match(await node.witness!.execOwn({ argv }), expected);
+  await node.power.cycle();
+  await sshBanner(node);
 });
 
 t.test(

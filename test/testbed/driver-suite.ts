@@ -2,7 +2,7 @@
 import type { Test } from 'tap';
 import { silentHost } from '../../src/core/io.js';
 import { nullJournal, type Journal, type JournalEntry } from '../../src/core/journal.js';
-import type { Backend, ClusterSpec } from '../../src/testbed/driver/driver.js';
+import type { Backend, ClusterSpec, CommandResult, NodeCommand } from '../../src/testbed/driver/driver.js';
 
 export function recordingJournal(): Journal & { entries: JournalEntry[] } {
   const entries: JournalEntry[] = [];
@@ -89,16 +89,18 @@ export async function driverSuite(t: Test, backend: Backend, name: string): Prom
       const [node] = cluster.nodes;
       const witness = node?.witness;
       if (!node || !witness) throw new Error('no witness');
-      for (const exec of [witness.exec, witness.execOwn]) {
-        t.match(await exec({ argv: ['echo', 'a b', 'c'] }), {
+      const exec = (command: NodeCommand): Promise<CommandResult> => witness.exec(command);
+      const execOwn = (command: NodeCommand): Promise<CommandResult> => witness.execOwn(command);
+      for (const run of [exec, execOwn]) {
+        t.match(await run({ argv: ['echo', 'a b', 'c'] }), {
           exitCode: 0,
           signal: null,
           stdout: 'a b c\n',
           timedOut: false,
         });
-        t.match(await exec({ argv: ['false'] }), { exitCode: 1 });
-        t.match(await exec({ argv: ['cat'], stdin: 'in\n' }), { exitCode: 0, stdout: 'in\n' });
-        t.match(await exec({ argv: ['no-such-program'] }), { exitCode: 127 });
+        t.match(await run({ argv: ['false'] }), { exitCode: 1 });
+        t.match(await run({ argv: ['cat'], stdin: 'in\n' }), { exitCode: 0, stdout: 'in\n' });
+        t.match(await run({ argv: ['no-such-program'] }), { exitCode: 127 });
       }
       const testimony = await witness.testify();
       t.match(testimony, { power: 'on', initRunning: true, infrastructureFault: null });

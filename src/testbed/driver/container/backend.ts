@@ -20,6 +20,7 @@ import type { ClusterState } from './cluster-state.js';
 import { clusterNames, stateTag, supervisorMode } from './host.js';
 import { generateKeyPair, type KeyPair } from '../../ssh/keys.js';
 import { ImageCache, imageCacheDir, type Image } from './image-cache.js';
+import { makeRoomForWatches } from './inotify.js';
 import { makeNetwork, nodeAddress } from './network.js';
 import { identity, makeNodeFiles } from './node-files.js';
 import { sweepLeftovers } from './sweep.js';
@@ -45,6 +46,7 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
       checkHost(context);
       checkSpec(spec);
       const image = await cache.prepare(spec.layers, host, signal);
+      await makeRoomForWatches(spec.nodes.length, context.layout, host);
       return await createCluster(spec, image, context, journal, signal);
     },
     async open(clusterId, journal) {

@@ -7,6 +7,7 @@ import { errnoOf } from '../../../core/errors.js';
 import { run } from '../../../core/exec.js';
 import { cgroupLayout, supervisorMode } from './host.js';
 import { imageCacheDir } from './image-cache.js';
+import { inotifyAdvice, inotifyPerNode } from './inotify.js';
 import { probeMapping } from './uid-mapping.js';
 
 export interface HostCheck {
@@ -174,20 +175,16 @@ async function toolCheck(tool: { program: string; package: string; why: string }
   );
 }
 
-/** A booted node holds about eight instances. */
-const inotifyPerNode = 8;
-
 export function inotifyCheck(instances: number | undefined): HostCheck {
   const name = 'inotify instances';
   if (instances === undefined) return warn(name, 'the limit cannot be read', '');
   const nodes = Math.floor(instances / inotifyPerNode);
   const detail = `${String(instances)} a user, enough for about ${String(nodes)} nodes`;
-  // Every cluster has uids of its own, but the kernel counts a user namespace against its owner too.
   if (nodes > 24) return ok(name, detail);
   return warn(
     name,
     detail,
-    'For more nodes: sysctl -w fs.inotify.max_user_instances=1024 (and a file in /etc/sysctl.d).',
+    `More nodes raise it by themselves until the next boot; to keep it: ${inotifyAdvice}`,
   );
 }
 

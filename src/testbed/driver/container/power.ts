@@ -15,6 +15,7 @@ import type { Supervisor } from './supervisor.js';
 const powerOffSignal = 34 + 4;
 const bootTimeoutMs = 60_000;
 const softOffTimeoutMs = 90_000;
+const askIntervalMs = 3000;
 
 export class ContainerPower implements Power {
   /** One action at a time: the next begins when the one before has been read back. */
@@ -150,18 +151,39 @@ export class ContainerPower implements Power {
 
   private async askOff(signal?: AbortSignal): Promise<void> {
     await this.desire('off');
-    const init = await findInit(this.place.groups);
-    if (init === undefined) return this.switchOff();
-    process.kill(init.pid, powerOffSignal);
-    const { name } = this.place.node;
-    await waitFor(`${name} to shut down`, async () => ((await this.state()) === 'off' ? true : undefined), {
-      timeoutMs: softOffTimeoutMs,
-      intervalMs: 20,
-      clock: this.clock,
-      ...(signal ? { signal } : {}),
-    });
+    if ((await findInit(this.place.groups)) === undefined) return this.switchOff();
+    let askAgainMs = 0;
+    await waitFor(
+      `${this.place.node.name} to shut down`,
+      async () => {
+        if ((await this.state()) === 'off') return true;
+        // An init that is still starting, or re-executing itself, does not hear the signal: so it is repeated.
+        if (this.clock.now() >= askAgainMs) {
+          await this.signalInit(powerOffSignal);
+          askAgainMs = this.clock.now() + askIntervalMs;
+        }
+        return undefined;
+      },
+      {
+        timeoutMs: softOffTimeoutMs,
+        intervalMs: 20,
+        clock: this.clock,
+        ...(signal ? { signal } : {}),
+      },
+    );
     await this.supervisor.settle(this.place);
     await this.removeGroups();
+  }
+
+  private async signalInit(number: number): Promise<void> {
+    const init = await findInit(this.place.groups);
+    if (init === undefined) return;
+    try {
+      process.kill(init.pid, number);
+    } catch (error) {
+      // It ended since it was found.
+      if (errnoOf(error) !== 'ESRCH') throw error;
+    }
   }
 
   private async removeGroups(): Promise<void> {
