@@ -337,7 +337,9 @@ t.test("a task's own layer is built once, and a failing one says why and leaves 
   // Two at once: one builds, the other waits and finds it.
   const builds: string[] = [];
   const io = {
-    notify: (event: IoEvent) => void (event.type === 'phase' && builds.push(event.state)),
+    notify: (event: IoEvent) => {
+      if (event.type === 'phase') builds.push(event.state);
+    },
     ask: () => Promise.resolve(true),
   };
   const hashes = await Promise.all([backend.prepareImage(layers, io), backend.prepareImage(layers, io)]);
@@ -347,6 +349,7 @@ t.test("a task's own layer is built once, and a failing one says why and leaves 
   const cluster = await backend.create(spec('layer', { nodes: ['node0'], layers }), nullJournal, silentHost);
   t.teardown(() => cluster.destroy());
   const [node] = cluster.nodes as [NodeDriver];
+  await sshBanner(node);
   t.equal(await asAgent(node, 'cat /etc/motd.task'), 'from the task\n');
   t.match(await node.witness!.exec({ argv: ['systemctl', 'is-enabled', 'cron'] }), { stdout: 'masked\n' });
   t.match(await node.witness!.exec({ argv: ['cat', '/etc/motd.task'] }), { stdout: 'from the task\n' });

@@ -3,6 +3,7 @@ import type { CommandModule } from 'yargs';
 import { toYargs, type CliNoun, type Face } from '../command.js';
 import { clusterNoun } from './cluster.js';
 import { doctorCommand } from './doctor.js';
+import { imageNoun } from './image.js';
 import { ledgerNoun } from './ledger.js';
 import { runCommand } from './run.js';
 import { sweepCommand } from './sweep.js';
@@ -15,4 +16,4 @@ export const commands: readonly ((face: Face) => CommandModule<object, never>)[]
   (face) => toYargs(sweepCommand, face),
 ];
 
-export const nouns: readonly CliNoun[] = [taskNoun, trialNoun, clusterNoun, ledgerNoun];
+export const nouns: readonly CliNoun[] = [taskNoun, trialNoun, clusterNoun, imageNoun, ledgerNoun];

@@ -42,6 +42,12 @@ export async function layerNames(folder = layerFolder()): Promise<string[]> {
     .sort();
 }
 
+/** A layer with those that it requires, from the bottom up: the smallest image that has it. */
+export async function layerStack(name: string, folder = layerFolder()): Promise<string[]> {
+  const { requires } = await readLayer(name, folder);
+  return [...requires, name];
+}
+
 /**
  * Reads the layers and gives each its content key.
  * @throws InfrabedError IB_LAYER_UNKNOWN for a name that has no file, a wrong order or a malformed file.

@@ -3,3 +3,5 @@ export { createContainerBackend, type ContainerBackendOptions } from './backend.
 export { hostChecks, type HostCheck } from './host-checks.js';
 export { ImageCache, imageCacheDir, type Image, type LayerRecord } from './image-cache.js';
 export { dialThrough } from './dial.js';
+export { currentLayers, mountedLayers } from './image-use.js';
+export { layerNames, layerStack } from './image-layers.js';

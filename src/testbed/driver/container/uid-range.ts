@@ -58,6 +58,19 @@ export async function sweepUidRanges(isGone: (owner: string) => boolean): Promis
   return removed;
 }
 
+/** Cluster folders that hold a range, whatever their state folder. */
+export async function rangeOwners(): Promise<string[]> {
+  let slots: string[];
+  try {
+    slots = await readdir(registry());
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+  const owners = await Promise.all(slots.map((slot) => rangeOwner(join(registry(), slot))));
+  return owners.filter((owner): owner is string => owner !== undefined && owner !== '');
+}
+
 async function rangeOwner(path: string): Promise<string | undefined> {
   try {
     return (await readFile(path, 'utf8')).trim();
