@@ -234,6 +234,11 @@ t.test('ledger verify names the changed line and the changed file, and ends with
   t.equal(file.exitStatus, 3);
   t.match(file.lines[1], /file: console\/node1\.log was altered/);
   await writeFile(console, before);
+  const manifestFile = join(dir, 'bundle.json');
+  const manifestBefore = await readFile(manifestFile, 'utf8');
+  await writeFile(manifestFile, manifestBefore.replace('"timedOut": false', '"timedOut": true'));
+  t.match((await infrabed(ledgerNoun, 'verify', dir)).lines[1], /file: bundle\.json was altered/);
+  await writeFile(manifestFile, manifestBefore);
   const ledger = join(dir, 'ledger.jsonl');
   await writeFile(ledger, (await readFile(ledger, 'utf8')).replace('mtu 9000', 'mtu 1500'));
   const line = await infrabed(ledgerNoun, 'verify', dir);

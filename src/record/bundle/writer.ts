@@ -172,10 +172,10 @@ export class BundleWriter {
 
   /** The last thing written: everything before it is made durable first. The writer is closed afterwards. */
   async finish(manifest: Manifest): Promise<void> {
-    const checked = manifestSchema.parse(manifest);
+    const text = manifestText(manifest);
     await this.flush();
     await syncFolder(this.dir);
-    await this.json([bundleFiles.manifest], checked);
+    await writeFileAtomic(this.path(bundleFiles.manifest), text);
     this.close();
   }
 
@@ -199,6 +199,11 @@ export class BundleWriter {
     if (this.closed) throw new InfrabedError('IB_INTERNAL', `The bundle ${this.dir} is closed.`);
     if (this.failure !== undefined) throw this.failure;
   }
+}
+
+/** bundle.json to the byte, so that its hash can be sealed before it is written. */
+export function manifestText(manifest: Manifest): string {
+  return `${JSON.stringify(manifestSchema.parse(manifest), null, 2)}\n`;
 }
 
 async function dropTornLine(path: string): Promise<void> {

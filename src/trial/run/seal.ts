@@ -1,24 +1,13 @@
 /** The end of the gathering: consoles, hashes of all files into the ledger, the seal, and the manifest last. */
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { readdir } from 'node:fs/promises';
-import { join, relative } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import { nullJournal } from '../../core/journal.js';
 import { run } from '../../core/exec.js';
 import { isInfrabedError, messageOf } from '../../core/errors.js';
+import { sha256 } from '../../core/ids.js';
+import { bundleFilesKind, hashBundleFiles } from '../../record/bundle/files.js';
 import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
+import { manifestText } from '../../record/bundle/writer.js';
 import { parseAgent } from '../agent/agent.js';
 import { labelOf, type Trial } from './trial.js';
-
-/** Written by the ledger itself, or after the seal. */
-const notHashed: ReadonlySet<string> = new Set([
-  bundleFiles.ledger,
-  bundleFiles.seal,
-  bundleFiles.manifest,
-  bundleFiles.score,
-  bundleFiles.report,
-]);
 
 export interface Ending {
   ending: Manifest['ending'];
@@ -33,10 +22,16 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
   await trial.bundle.drift(trial.drift);
   const manifest = await manifestOf(trial, { ending, error });
   trial.ledger.record({
-    kind: 'bundle.files',
+    kind: bundleFilesKind,
     actor: 'controller',
     node: null,
-    payload: { files: await fileHashes(trial.bundle.dir) },
+    // The manifest is written after the seal, but what it will say is sealed too.
+    payload: {
+      files: {
+        ...(await hashBundleFiles(trial.bundle.dir)),
+        [bundleFiles.manifest]: sha256(manifestText(manifest)),
+      },
+    },
   });
   trial.ledger.record({ kind: 'trial.end', actor: 'controller', node: null, payload: { ending } });
   trial.journal.switchTo(nullJournal);
@@ -94,22 +89,6 @@ export function describe(error: unknown): { code: string; message: string; hint?
     message: error.message,
     ...(error.hint === undefined ? {} : { hint: error.hint }),
   };
-}
-
-async function fileHashes(dir: string): Promise<Record<string, string>> {
-  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
-  const files = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => relative(dir, join(entry.parentPath, entry.name)))
-    .filter((path) => !notHashed.has(path))
-    .sort();
-  const hashes: Record<string, string> = {};
-  for (const path of files) {
-    const hash = createHash('sha256');
-    await pipeline(createReadStream(join(dir, path)), hash);
-    hashes[path] = hash.digest('hex');
-  }
-  return hashes;
 }
 
 /** Versions of what the trial stood on; a program that does not answer is said to be unknown. */
