@@ -1,7 +1,9 @@
 // The bundle: written with its manifest last, read back checked, and clear about what is wrong with a damaged one.
-import { appendFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { run } from '../../src/core/exec.js';
+import { packageRoot } from '../../src/core/paths.js';
 import { readBundle } from '../../src/record/bundle/reader.js';
 import { BundleWriter } from '../../src/record/bundle/writer.js';
 import {
@@ -122,7 +124,6 @@ t.test('of a long console the end is kept', async (t) => {
 t.test('the task is copied with its links as they are, never through them', async (t) => {
   const root = await temporaryFolder(t);
   const task = await writeTask(root);
-  const { symlink, readlink } = await import('node:fs/promises');
   await mkdir(join(task, 'checks'));
   await symlink('/etc/passwd', join(task, 'checks', 'link'));
   const bundle = await BundleWriter.create(join(root, 'bundle'));
@@ -130,3 +131,27 @@ t.test('the task is copied with its links as they are, never through them', asyn
   t.equal(await readlink(join(root, 'bundle/task/checks/link')), '/etc/passwd');
   bundle.close();
 });
+
+const unprivileged = process.getuid?.() === 0 ? false : 'needs root, for a small disk of its own';
+
+t.test(
+  'a full disk is said by every writer, and what was written stays whole',
+  { skip: unprivileged },
+  async (t) => {
+    const disk = await temporaryFolder(t);
+    const script = 'mount -t tmpfs -o size=768k none "$1" && exec "$2" --import=tsx "$3" "$1"';
+    const filler = join(packageRoot, 'test/fixtures/fill-disk.ts');
+    // The mount lives in a namespace that ends with its process.
+    const args = ['--mount', '--', 'sh', '-c', script, 'sh', disk, process.execPath, filler];
+    const { stdout } = await run('unshare', args, { cwd: packageRoot, timeoutMs: 60_000 });
+    t.strictSame(JSON.parse(stdout), {
+      ledger: 'IB_DISK_FULL',
+      evidence: 'IB_DISK_FULL',
+      objects: 'IB_DISK_FULL',
+      json: 'IB_DISK_FULL',
+      manifest: 'IB_DISK_FULL',
+      verified: true,
+      lastEvidence: 'after',
+    });
+  },
+);
