@@ -463,3 +463,29 @@ t.test('sixteen nodes at once come up', { timeout: 180_000 }, async (t) => {
   t.equal(banners.filter((banner) => banner.startsWith('SSH-2.0')).length, 16);
   t.comment(`sixteen nodes answer after ${String(Date.now() - startMs)} ms`);
 });
+
+t.test('a fork bomb stays in its node', async (t) => {
+  const cluster = await backend.create(spec('bomb', { nodes: ['node0', 'node1'] }), nullJournal, silentHost);
+  t.teardown(() => cluster.destroy());
+  const [node, peer] = cluster.nodes as [NodeDriver, NodeDriver];
+  await Promise.all(cluster.nodes.map(sshBanner));
+  const layout = cgroupLayout();
+  const group = join('infrabed', `${await stateTag(state)}-bomb`, 'node0', 'pids.max');
+  const limits = [layout.pids, layout.unified]
+    .map((root) => join(root ?? '', group))
+    .filter((path) => existsSync(path));
+  if (supervisorMode() === 'own')
+    t.same(
+      limits.map((path) => readFileSync(path, 'utf8').trim()),
+      ['16384'],
+    );
+  // Lowered here: the real limit would take this machine a while to fill.
+  for (const path of limits) await run('tee', [path], { input: '200' });
+  await asAgent(node, 'for i in $(seq 400); do setsid sleep 305 > /dev/null 2>&1 & done; true').catch(
+    () => undefined,
+  );
+  t.ok(Number((await asAgent(peer, 'pgrep -c -x sleep || true')).trim()) === 0);
+  t.match(await peer.witness!.exec({ argv: ['true'] }), { exitCode: 0 });
+  await node.power.off();
+  t.equal(await node.power.state(), 'off');
+});

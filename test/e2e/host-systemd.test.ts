@@ -9,7 +9,7 @@ import { run } from '../../src/core/exec.js';
 import { silentHost } from '../../src/core/io.js';
 import { packageRoot, stateDir } from '../../src/core/paths.js';
 import { emptyGroup, groupPids, removeGroup } from '../../src/testbed/driver/container/cgroup.js';
-import { cgroupLayout } from '../../src/testbed/driver/container/host.js';
+import { cgroupLayout, hierarchies } from '../../src/testbed/driver/container/host.js';
 import { ImageCache, imageCacheDir } from '../../src/testbed/driver/container/index.js';
 
 t.setTimeout(600_000);
@@ -19,7 +19,7 @@ if (process.getuid?.() !== 0 || layout.unified === undefined || existsSync('/run
   // On a host with systemd container.test.ts is the test of this mode.
   t.pass('not on this host');
 } else {
-  const { unified, legacySystemd } = layout;
+  const { unified } = layout;
   t.test('the common suite holds on a host with systemd', async (t) => {
     const cache = process.env['INFRABED_IMAGE_CACHE'] ?? imageCacheDir(stateDir());
     await new ImageCache(cache).prepare(['os'], silentHost);
@@ -31,8 +31,7 @@ if (process.getuid?.() !== 0 || layout.unified === undefined || existsSync('/run
     const host = spawn(script, [group, folder, ...shared], { stdio: ['ignore', 'ignore', 'inherit'] });
     t.teardown(async () => {
       await emptyGroup(join(unified, group));
-      for (const root of [unified, legacySystemd])
-        if (root !== undefined) await removeGroup(join(root, group));
+      for (const root of hierarchies(layout)) await removeGroup(join(root, group));
       for (const path of [folder, state]) rmSync(path, { recursive: true, force: true });
     });
     const init = await waitFor(

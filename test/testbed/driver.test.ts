@@ -46,19 +46,21 @@ t.test('power that cannot be read is unknown, and an action that ends so is an e
 
 t.test('the host layout is read from the mount table', (t) => {
   const hybrid =
-    'cgroup /sys/fs/cgroup/systemd cgroup rw,relatime,name=systemd 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n';
+    'cgroup /sys/fs/cgroup/systemd cgroup rw,relatime,name=systemd 0 0\ncgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n';
   t.same(cgroupLayout(hybrid), {
     unified: '/sys/fs/cgroup/unified',
     legacySystemd: '/sys/fs/cgroup/systemd',
+    pids: '/sys/fs/cgroup/pids',
   });
   t.same(cgroupLayout('cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n'), {
     unified: '/sys/fs/cgroup',
     legacySystemd: undefined,
+    pids: undefined,
   });
   const nested = 'cgroup2 /var/lib/x/sys/fs/cgroup cgroup2 rw 0 0\n';
   t.same(
     cgroupLayout(nested),
-    { unified: undefined, legacySystemd: undefined },
+    { unified: undefined, legacySystemd: undefined, pids: undefined },
     'that of a container is not ours',
   );
   t.end();
@@ -78,7 +80,7 @@ const state: ClusterState = {
   lowers: ['/images/os/root', '/images/postgres/root'],
   nodes: [{ name: 'node0', address: '10.77.0.11', hostKey: 'ssh-ed25519 AAAA', machine: 'n0' }],
 };
-const layout = { unified: '/sys/fs/cgroup', legacySystemd: undefined };
+const layout = { unified: '/sys/fs/cgroup', legacySystemd: undefined, pids: undefined };
 
 t.test('nodes are started by exactly these commands', (t) => {
   const node = state.nodes[0]!;

@@ -33,7 +33,7 @@ export interface ContainerBackendOptions {
   io?: IoHost;
 }
 
-/** @see DESIGN section 6; the facts behind it stand in docs/container-backend.md. */
+/** What nodes are made of and what can be relied on stands in docs/container-backend.md. */
 export function createContainerBackend(options: ContainerBackendOptions): Backend {
   const clock = options.clock ?? systemClock;
   const io = options.io ?? silentHost;

@@ -42,7 +42,7 @@ export function isClusterId(id: string): boolean {
 /** Writes cluster.json so that a reader sees the old or the new one, and the fence that supervisors read. */
 export async function writeClusterState(stateFolder: string, state: ClusterState): Promise<void> {
   const folder = clusterFolder(stateFolder, state.id);
-  await mkdir(folder, { recursive: true, mode: 0o711 });
+  await mkdir(folder, { recursive: true, mode: 0o700 });
   await writeFile(join(folder, 'generation'), `${String(state.generation)}\n`);
   const path = join(folder, 'cluster.json');
   await writeFile(`${path}.new`, `${JSON.stringify(state, null, 2)}\n`);

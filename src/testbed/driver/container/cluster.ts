@@ -8,7 +8,7 @@ import type { DriverCluster, NodeDriver } from '../driver.js';
 import { emptyGroup, removeGroup } from './cgroup.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
-import { cgroupLayout, clusterNames, type CgroupLayout } from './host.js';
+import { cgroupLayout, clusterNames, hierarchies, type CgroupLayout } from './host.js';
 import { inNetwork, removeNetwork } from './network.js';
 import { fileTail, nodePlace, type NodePlace } from './node.js';
 import { ContainerPower } from './power.js';
@@ -101,11 +101,9 @@ export class ContainerCluster implements DriverCluster {
 /** Removes what is left of a cluster whose nodes are off: groups, namespace, files, uid range; in this order. */
 export async function removeRemnants(state: ClusterState, context: ClusterContext): Promise<void> {
   const names = clusterNames(state.tag, state.id);
-  const { unified, legacySystemd } = context.layout;
-  for (const root of [unified, legacySystemd]) {
-    if (root === undefined) continue;
+  for (const root of hierarchies(context.layout)) {
     const group = join(root, names.group);
-    if (root === unified) await emptyGroup(group);
+    if (root === context.layout.unified) await emptyGroup(group);
     await removeGroup(group);
   }
   await removeNetwork(names.netns);

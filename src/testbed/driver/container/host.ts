@@ -12,16 +12,26 @@ export interface CgroupLayout {
   unified: string | undefined;
   /** Mount point of systemd's named hierarchy of version 1, where there is one. */
   legacySystemd: string | undefined;
+  /** Mount point of the process counter of version 1, where it is not part of cgroup2. */
+  pids: string | undefined;
+}
+
+/** Mount points of all hierarchies that nodes are in. */
+export function hierarchies({ unified, legacySystemd, pids }: CgroupLayout): string[] {
+  return [unified, legacySystemd, pids].filter((root): root is string => root !== undefined);
 }
 
 /** Reads the layout from the kernel's mount table; a pure function of its text. */
 export function cgroupLayout(mountTable: string = readFileSync('/proc/self/mounts', 'utf8')): CgroupLayout {
-  const layout: CgroupLayout = { unified: undefined, legacySystemd: undefined };
+  const layout: CgroupLayout = { unified: undefined, legacySystemd: undefined, pids: undefined };
   for (const line of mountTable.split('\n')) {
     const [, point, kind, options] = line.split(' ');
     if (point === undefined || !point.startsWith('/sys/fs/cgroup')) continue;
     if (kind === 'cgroup2') layout.unified ??= point;
-    if (kind === 'cgroup' && options?.split(',').includes('name=systemd')) layout.legacySystemd ??= point;
+    if (kind !== 'cgroup') continue;
+    const controllers = options?.split(',') ?? [];
+    if (controllers.includes('name=systemd')) layout.legacySystemd ??= point;
+    if (controllers.includes('pids')) layout.pids ??= point;
   }
   return layout;
 }
@@ -63,6 +73,8 @@ export function clusterNames(tag: string, clusterId: string): ClusterNames {
 
 /** Where one node's processes are. */
 export interface NodeGroups {
+  /** Mount point of cgroup2. */
+  root: string;
   /** The cgroup2 folder: whether it is populated is whether the node is on. */
   unified: string;
   /** Folders in all hierarchies, for a supervisor that has to move itself there. */
@@ -78,12 +90,10 @@ export function nodeGroups(
   const root = layout.unified ?? '/sys/fs/cgroup';
   if (mode === 'host-systemd') {
     const unified = join(root, slice, `${names.unitPrefix}${node}.service`);
-    return { unified, all: [unified] };
+    return { root, unified, all: [unified] };
   }
   const below = join(names.group, node);
+  const others = hierarchies(layout).filter((other) => other !== layout.unified);
   const unified = join(root, below);
-  return {
-    unified,
-    all: [...(layout.legacySystemd === undefined ? [] : [join(layout.legacySystemd, below)]), unified],
-  };
+  return { root, unified, all: [...others.map((other) => join(other, below)), unified] };
 }

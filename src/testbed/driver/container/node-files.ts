@@ -54,7 +54,7 @@ export async function makeNodeFiles(
   entries: readonly Entry[],
   uidBase: number,
 ): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o711 });
+  await mkdir(folder, { recursive: true, mode: 0o700 });
   const upper = join(folder, 'upper');
   for (const part of [upper, join(folder, 'work'), join(folder, 'merged')])
     await mkdir(part, { mode: 0o755 });

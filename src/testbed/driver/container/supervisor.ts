@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { InfrabedError, errnoOf } from '../../../core/errors.js';
 import { run, start } from '../../../core/exec.js';
 import { asset } from '../../../core/paths.js';
-import { isPopulated } from './cgroup.js';
+import { isPopulated, limitProcesses } from './cgroup.js';
 import { slice } from './host.js';
 import type { NodePlace } from './node.js';
 
@@ -73,6 +73,7 @@ const cleanEnvironment = {
 
 export const ownSupervisor: Supervisor = {
   async start(place) {
+    await limitProcesses(place.groups.all, place.groups.root);
     const console = await open(place.consolePath, 'a', 0o600);
     try {
       const [program = '', ...args] = ownSupervisorArgv(place);
@@ -128,7 +129,8 @@ export function endingOf(event: readonly string[]): Ending {
   }
   const status = Number(word);
   if (status === 133) return { status, fault: 'The supervisor of the node ended between two boots.' };
-  if (status > 128) {
+  // A shell says 128 + signal. 255 is systemd's own way out of a boot that cannot go on, so the node's.
+  if (status > 128 && status <= 128 + 64) {
     return {
       status,
       fault: `systemd-nspawn was ended by signal ${String(status - 128)}, which no node can send.`,

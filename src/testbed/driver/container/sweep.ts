@@ -8,7 +8,7 @@ import type { SweepReport } from '../driver.js';
 import { emptyGroup, groupPids, removeGroup } from './cgroup.js';
 import { removeRemnants, type ClusterContext } from './cluster.js';
 import { clusterFolder, clusterIds, clustersFolder, readClusterState } from './cluster-state.js';
-import { stateTag } from './host.js';
+import { hierarchies, stateTag } from './host.js';
 import { networkNames, removeNetwork } from './network.js';
 import { sweepUidRanges } from './uid-range.js';
 
@@ -79,9 +79,8 @@ async function sweepGroups(
   context: ClusterContext,
   report: SweepReport,
 ): Promise<void> {
-  const { unified, legacySystemd } = context.layout;
-  for (const root of [unified, legacySystemd]) {
-    if (root === undefined) continue;
+  const { unified } = context.layout;
+  for (const root of hierarchies(context.layout)) {
     for (const name of await folderNames(join(root, 'infrabed'))) {
       if (!name.startsWith(`${tag}-`) || kept(name.slice(tag.length + 1))) continue;
       const group = join(root, 'infrabed', name);
