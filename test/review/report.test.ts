@@ -24,8 +24,8 @@ t.test('the scorecard shows the gates side by side, and why each failure is one'
   const { score } = await graded(t);
   const text = terminalReport(score, plain).join('\n');
   t.match(text, /^PARTIAL {2}reward 0\.6 {2}effective 0\.6 {2}safe {2}closed book$/m);
-  t.match(text, /^CHECK +KIND +CLASS +TRAP +immediate +running +reboot +decommission$/m);
-  t.match(text, /^jumbo-frames-pass +scored 3 +functional +not-persistent +pass +pass +FAIL +-$/m);
+  t.match(text, /^CHECK +WEIGHT +CLASS +TRAP +immediate +running +reboot +decommission$/m);
+  t.match(text, /^jumbo-frames-pass +3 +functional +not-persistent +pass +pass +FAIL +-$/m);
   t.match(text, /^nodes-reachable +guard +functional +pass +pass +pass +pass$/m);
   t.match(text, /^gate +pass +pass +FAIL +FAIL$/m);
   t.match(text, /^ {2}pass +peer-stays-up, hard, safety, peer-damage: 27 of 28 probes$/m);

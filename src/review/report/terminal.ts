@@ -1,6 +1,6 @@
 /** The scorecard for a terminal: one row a check, the four gates side by side, the reason of each failure beneath. */
 import { printable } from '../../core/printable.js';
-import type { CheckScore, TrialScore, Verdict } from '../score/score.js';
+import type { CheckScore, GateScore, TrialScore, Verdict } from '../score/score.js';
 
 export interface TerminalOptions {
   /** Colour and bold; only for a real terminal. */
@@ -21,6 +21,7 @@ const sequences: Readonly<Record<Style, string>> = {
 };
 
 const gates = ['immediate', 'running', 'reboot', 'decommission'] as const;
+type Gate = (typeof gates)[number];
 
 const words: Readonly<Record<Verdict, string>> = { pass: 'pass', fail: 'FAIL', error: 'ERROR' };
 const colours: Readonly<Record<Verdict, Style>> = { pass: 'green', fail: 'red', error: 'yellow' };
@@ -62,7 +63,8 @@ function head(score: TrialScore, paint: Paint, columns: number): string[] {
 
 interface Row {
   id: string;
-  kind: string;
+  /** Weight of a scored check over all of its gates, else its kind. */
+  weight: string;
   class: string;
   trap: string;
   at: Partial<Record<CheckScore['gate'], CheckScore>>;
@@ -73,7 +75,7 @@ function rowsOf(score: TrialScore, wanted: (check: CheckScore) => boolean): Row[
   for (const check of score.checks.filter(wanted)) {
     const row: Row = rows.get(check.id) ?? {
       id: printable(check.id),
-      kind: kindOf(score, check),
+      weight: weightOf(score, check),
       class: check.class,
       trap: check.trap ?? '',
       at: {},
@@ -84,70 +86,56 @@ function rowsOf(score: TrialScore, wanted: (check: CheckScore) => boolean): Row[
   return [...rows.values()];
 }
 
-/** A scored check shows the weight of all of its gates together. */
-function kindOf(score: TrialScore, check: CheckScore): string {
+function weightOf(score: TrialScore, check: CheckScore): string {
   if (check.kind !== 'scored') return check.kind;
   const weight = score.checks.filter(({ id }) => id === check.id).reduce((sum, one) => sum + one.weight, 0);
-  return `scored ${String(Math.round(weight * 1000) / 1000)}`;
+  return String(Math.round(weight * 1000) / 1000);
 }
 
 function table(score: TrialScore, paint: Paint, columns: number): string[] {
   const rows = rowsOf(score, (check) => check.gate !== 'window');
-  const gateWidths = gates.map((gate) => gate.length);
-  const room = columns - gateWidths.reduce((sum, width) => sum + width + 2, 0);
+  const room = columns - gates.reduce((sum, gate) => sum + gate.length + 2, 0);
   const widths = columnWidths(rows, room);
-  const label = (row: Pick<Row, 'id' | 'kind' | 'class' | 'trap'>): string =>
-    [row.id, row.kind, row.class, row.trap].map((text, index) => fit(text, widths[index] ?? 0)).join('  ');
-  const line = (left: string, cells: readonly string[]): string => [left, ...cells].join('  ').trimEnd();
-  const heading = label({ id: 'CHECK', kind: 'KIND', class: 'CLASS', trap: 'TRAP' });
+  const label = (...texts: string[]): string =>
+    widths.map((width, index) => fit(texts[index] ?? '', width)).join(' ');
+  const line = (left: string, cellOf: (gate: Gate) => string): string =>
+    [left, ...gates.map(cellOf)].join('  ').trimEnd();
+  const { gates: totals } = score;
   return [
     paint(
-      line(
-        heading,
-        gates.map((gate) => gate),
-      ),
+      line(label('CHECK', 'WEIGHT', 'CLASS', 'TRAP'), (gate) => gate),
       'bold',
     ),
     ...rows.map((row) =>
-      line(
-        label(row),
-        gates.map((gate, index) => cell(row.at[gate]?.verdict, gateWidths[index] ?? 0, paint)),
+      line(label(row.id, row.weight, row.class, row.trap), (gate) =>
+        cell(row.at[gate]?.verdict, gate.length, paint),
       ),
     ),
-    line(
-      paint(label({ id: 'gate', kind: '', class: '', trap: '' }), 'bold'),
-      gates.map((gate, index) => {
-        const { verdict } = score.gates[gate];
-        return cell(verdict === 'none' ? undefined : verdict, gateWidths[index] ?? 0, paint);
-      }),
-    ),
-    line(label({ id: 'passed, seconds', kind: '', class: '', trap: '' }), countCells(score, gateWidths)),
+    line(paint(label('gate'), 'bold'), (gate) => cell(totals[gate].verdict, gate.length, paint)),
+    line(label('passed'), (gate) => fit(counted(totals[gate]), gate.length)),
+    line(label('seconds'), (gate) => fit(totals[gate].seconds.toFixed(1), gate.length)),
   ];
 }
 
-function countCells(score: TrialScore, widths: readonly number[]): string[] {
-  return gates.map((gate, index) => {
-    const { passed, failed, errors, seconds } = score.gates[gate];
-    const text = `${String(passed)}/${String(passed + failed + errors)} ${seconds.toFixed(0)}s`;
-    return fit(text, widths[index] ?? 0);
-  });
+function counted({ passed, failed, errors }: GateScore): string {
+  return `${String(passed)}/${String(passed + failed + errors)}`;
 }
 
-/** Widths of id, kind, class and trap that fill `room` together; trap, then id, give way. */
+/** Widths of id, weight, class and trap that fill `room` together; trap, then id, give way. */
 function columnWidths(rows: readonly Row[], room: number): number[] {
   const widest = (heading: string, text: (row: Row) => string): number =>
     Math.max(heading.length, ...rows.map((row) => text(row).length));
-  const [kind, group] = [widest('KIND', (row) => row.kind), widest('CLASS', (row) => row.class)];
+  const [weight, group] = [widest('WEIGHT', (row) => row.weight), widest('CLASS', (row) => row.class)];
   let trap = widest('TRAP', (row) => row.trap);
-  let id = widest('passed, seconds', (row) => row.id);
-  const over = (): number => id + kind + group + trap + 3 * 2 - room;
+  let id = widest('seconds', (row) => row.id);
+  const over = (): number => id + weight + group + trap + 3 - room;
   trap -= Math.min(Math.max(0, over()), Math.max(0, trap - 8));
   id -= Math.min(Math.max(0, over()), Math.max(0, id - 12));
-  return [id, kind, group, trap];
+  return [id, weight, group, trap];
 }
 
-function cell(verdict: Verdict | undefined, width: number, paint: Paint): string {
-  if (verdict === undefined) return paint('-', 'dim') + ' '.repeat(width - 1);
+function cell(verdict: Verdict | 'none' | undefined, width: number, paint: Paint): string {
+  if (verdict === undefined || verdict === 'none') return paint('-', 'dim') + ' '.repeat(width - 1);
   const word = words[verdict];
   const styles: Style[] = verdict === 'pass' ? [colours[verdict]] : ['bold', colours[verdict]];
   return paint(word, ...styles) + ' '.repeat(Math.max(0, width - word.length));
@@ -163,12 +151,16 @@ function watches(score: TrialScore, paint: Paint, columns: number): string[] {
     paint(`window: watched from before the fault to the end, ${seconds} s`, 'bold'),
     ...rows.map((check) => {
       const probes = `${String(check.probes.passed)} of ${String(check.probes.total)} probes`;
-      const about = [printable(check.id), kindOf(score, check), check.class, check.trap ?? ''].filter(
+      const about = [printable(check.id), watchWeight(score, check), check.class, check.trap ?? ''].filter(
         (text) => text !== '',
       );
       return `  ${cell(check.verdict, 5, paint)}  ${fit(`${about.join(', ')}: ${probes}`, columns - 9).trimEnd()}`;
     }),
   ];
+}
+
+function watchWeight(score: TrialScore, check: CheckScore): string {
+  return check.kind === 'scored' ? `weight ${weightOf(score, check)}` : check.kind;
 }
 
 function reasons(score: TrialScore, paint: Paint, columns: number): string[] {
