@@ -6,6 +6,7 @@ import errno
 import fnmatch
 import json
 import os
+import re
 import stat
 import sys
 
@@ -86,8 +87,18 @@ def walk(folder, prefix, parts, links=0):
                 os.close(inner)
 
 
+def expression(glob):
+    """The regular expression of a whole path: `**` crosses slashes, `*` and `?` do not."""
+    parts = re.split(r"(\*\*|\*|\?|\[[^]]+\])", glob)
+    words = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts))
+
+
+EXEMPT = [expression(glob) for glob in parameters["except"]]
+
+
 def exempt(path):
-    return any(fnmatch.fnmatchcase(path, glob) for glob in parameters["except"])
+    return any(one.fullmatch(path) for one in EXEMPT)
 
 
 ROOT = node_root()

@@ -1,10 +1,11 @@
 /** Every checker: its parameters, what it gathers (scripts run for real where they can), and its pure judge. */
 import { createServer, type Server } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { format, resolveConfig } from 'prettier';
 import t, { type Test } from 'tap';
 import { checkers } from '../../checkers/index.js';
 import { netOf } from '../../checkers/no-drift.js';
@@ -14,10 +15,12 @@ import { parseReward } from '../../checkers/harbor-test.js';
 import { parseRows } from '../../checkers/sql-query.js';
 import { parseShow } from '../../checkers/unit-state.js';
 import { run, start } from '../../src/core/exec.js';
+import { asset } from '../../src/core/paths.js';
 import { globMatcher } from '../../src/core/glob.js';
 import type { NodeCommand } from '../../src/testbed/driver/driver.js';
 import type { CheckContext, Json, Judgement } from '../../src/trial/gate/checker.js';
 import type { DriftChange } from '../../src/trial/drift/drift.js';
+import { checkersDocument } from './document.js';
 import { dead, FakeCluster } from '../trial/fake-cluster.js';
 
 const context = (cluster: FakeCluster, fields: Partial<CheckContext> = {}): CheckContext => ({
@@ -85,6 +88,16 @@ t.test('every checker has a name of its own, a summary and described parameters'
       t.ok(schema.description, `${name}.${key} is described`);
   }
   t.end();
+});
+
+t.test('docs/checkers.md describes every checker as it is', async (t) => {
+  const path = asset('docs/checkers.md');
+  const written = await format(checkersDocument(checkers.values()), {
+    ...(await resolveConfig(path)),
+    filepath: path,
+  });
+  if (process.env['UPDATE_DOCS'] === '1') await writeFile(path, written);
+  t.equal(await readFile(path, 'utf8'), written, 'run with UPDATE_DOCS=1 after a change of parameters');
 });
 
 t.test('parameters that make no sense are refused with a reason', (t) => {
@@ -219,7 +232,9 @@ t.test('file-absent: paths and patterns, through links in the middle but never a
   t.same(await found([`${dir}/a/one.bak`, `${dir}/a/none`]), ['a/one.bak']);
   t.same(await found(`${dir}/link/*.bak`), ['a/one.bak'], 'a folder that was made a link hides nothing');
   t.same(await found(`${dir}/**/*.bak`), ['a/b/.hidden/two.bak', 'a/one.bak']);
-  t.same(await found(`${dir}/**/*.bak`, [`${dir}/a/b/*`]), ['a/one.bak']);
+  t.same(await found(`${dir}/**/*.bak`, [`${dir}/a/b/**`]), ['a/one.bak']);
+  t.same(await found(`${dir}/a/*.bak`, [`${dir}/a/o?e.[a-z]ak`]), []);
+  t.same(await found(`${dir}/**/*.bak`, [`${dir}/*`]), ['a/b/.hidden/two.bak', 'a/one.bak']);
   t.same(await found(`${dir}/dangling`), ['dangling'], 'a link that leads nowhere is there all the same');
   t.same(await found(`${dir}/loop/x`), []);
   t.equal(

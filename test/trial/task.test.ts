@@ -11,6 +11,7 @@ import { findTask, listTasks, taskFolders } from '../../src/trial/task/find.js';
 import { lintTask } from '../../src/trial/task/lint.js';
 import { loadTask } from '../../src/trial/task/load.js';
 import { newTask } from '../../src/trial/task/new.js';
+import { knownKeys } from '../../src/trial/task/schema-problems.js';
 import { nearestOf } from '../../src/trial/task/problem.js';
 import { indexLines, lineOf } from '../../src/trial/task/toml-lines.js';
 
@@ -384,6 +385,19 @@ t.test('what the linter finds', async (t) => {
     ', expect_stdout = "0"',
   );
   t.same(await findingsOf(await packageWith(t, excused)), []);
+});
+
+t.test('docs/writing-tasks.md names every rule of the linter and every key of a check', async (t) => {
+  const document = await readFile(asset('docs/writing-tasks.md'), 'utf8');
+  const sources = ['lint', 'lint-checks', 'lint-scripts', 'lint-traps'].map((name) =>
+    readFile(asset(`src/trial/task/${name}.ts`), 'utf8'),
+  );
+  const rules = (await Promise.all(sources)).flatMap((text) => [
+    ...text.matchAll(/(?:\bat|weak|report)\(\s*'([a-z-]+)'|rule: '([a-z-]+)'/g),
+  ]);
+  t.ok(rules.length > 15);
+  for (const [, first, second] of rules) t.match(document, `\`${String(first ?? second)}\``);
+  for (const key of knownKeys(['checks', 0])) t.match(document, `\`${key}\``);
 });
 
 t.test('every task gets the guard that its nodes can be logged in to, unless it has its own', async (t) => {

@@ -2,7 +2,7 @@
 import type { LintFinding, LintSubject } from './lint.js';
 
 /** Scripts that are run as they are; those of checks and workloads get their own look elsewhere. */
-const strictScripts = /^(?:solution|mutants|environment)\/(?:.*\/)?[^/]+\.sh$|^teardown\.sh$/;
+const strictScripts = /^(?:solution|mutants|environment)\/(?:.*\/)?[^/]+\.sh$/;
 
 export function lintScripts({ texts, executables, task }: LintSubject): LintFinding[] {
   const findings: LintFinding[] = [];
