@@ -10,6 +10,8 @@ export interface Face {
   printJson(value: unknown): void;
   /** Aborts on the first Ctrl-C or SIGTERM. */
   signal: AbortSignal;
+  /** Width to print at: the terminal's, at most 100, since longer lines are hard to read. */
+  columns: number;
   /** Registers what a second Ctrl-C names as left behind, one sentence each. */
   onSecondInterrupt: (leftovers: () => string[]) => void;
   /** True when standard output is a terminal (colour, live progress). */

@@ -21,6 +21,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     signal,
     onSecondInterrupt: secondPress,
     interactive: process.stdout.isTTY,
+    columns: Math.min(100, process.stdout.columns || 100),
     exitStatus: 0,
     explain: (error) => void explain(error, argv.includes('--debug')),
   };

@@ -1,22 +1,26 @@
 /** `infrabed run`: one task, one agent, some attempts; the scorecard of each. */
+import { resolve } from 'node:path';
 import { InfrabedError } from '../../core/errors.js';
-import { terminalReport } from '../../review/report/index.js';
+import { comparisonLines, terminalReport, writeComparison } from '../../review/report/index.js';
+import type { TrialScore } from '../../review/score/score.js';
 import { runAttempt, reportPath } from '../../study/attempt/attempt.js';
 import { loadAdmission } from '../../study/admission/admission-file.js';
 import { parseAgent } from '../../trial/agent/agent.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { checkers } from '../../../checkers/index.js';
-import type { CliCommand } from '../command.js';
+import { imageLayers } from '../../trial/run/set-up.js';
+import type { CliCommand, Face } from '../command.js';
 import { openController } from '../controller.js';
 import { asRoot } from '../as-root.js';
 
 interface RunArguments {
   task: string;
-  agent: string;
+  agent: string[];
   attempts: number;
   keep: boolean;
   network: 'none' | 'host';
   'agent-path': string[];
+  scorecard: string | undefined;
   json: boolean;
 }
 
@@ -28,8 +32,11 @@ export const runCommand: CliCommand<RunArguments> = {
       .positional('task', { type: 'string', demandOption: true, describe: 'name or folder of the task' })
       .option('agent', {
         type: 'string',
-        default: 'oracle',
-        describe: 'oracle, oracle:alternative, noop, mutant:NAME, script:PATH or command:CMD',
+        array: true,
+        default: ['oracle'],
+        nargs: 1,
+        describe:
+          'oracle, oracle:alternative, noop, mutant:NAME, script:PATH or command:CMD; may be repeated',
       })
       .option('attempts', { type: 'number', default: 1, describe: 'how many trials, one after the other' })
       .option('keep', { type: 'boolean', default: false, describe: 'leave the cluster running afterwards' })
@@ -41,8 +48,13 @@ export const runCommand: CliCommand<RunArguments> = {
       .option('agent-path', {
         type: 'string',
         array: true,
+        nargs: 1,
         default: [] as string[],
         describe: "further folders that the agent's program needs, shown to it read-only",
+      })
+      .option('scorecard', {
+        type: 'string',
+        describe: 'write a page that sets the trials side by side to this file',
       })
       .option('json', {
         type: 'boolean',
@@ -62,32 +74,59 @@ export const runCommand: CliCommand<RunArguments> = {
       );
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
-    parseAgent(args.agent, task);
+    for (const agent of args.agent) parseAgent(agent, task);
     if (asRoot(face)) return;
-    const { admitted } = await loadAdmission(task);
     const controller = await openController(face, checkers);
+    const scores: TrialScore[] = [];
     try {
-      for (let attempt = 1; attempt <= args.attempts && !face.signal.aborted; attempt++) {
+      const { backend } = controller.environment;
+      const imageHash = await backend.prepareImage(imageLayers(task), face.io, face.signal);
+      const { admitted } = await loadAdmission(task, imageHash);
+      for (const { agent, attempt } of plan(args)) {
+        if (face.signal.aborted) break;
+        face.io.notify({ type: 'info', message: `${task.definition.task.name}, agent ${agent}` });
         const { score, error } = await runAttempt(controller.environment, {
           task,
           admitted,
-          agent: args.agent,
+          agent,
           attempt,
           network: args.network,
           keep: args.keep,
           agentPaths: args['agent-path'],
           signal: face.signal,
         });
-        if (args.json) face.printJson(score);
-        else {
-          for (const line of terminalReport(score, { colour: face.interactive })) face.print(line);
-          face.print(`report: ${reportPath(score.bundle)}`);
-        }
-        if (['infra_error', 'verifier_error', 'cancelled'].includes(score.outcome)) face.exitStatus = 3;
+        scores.push(score);
+        show(score, args.json, face);
         if (error !== undefined) face.explain(error);
+      }
+      if (!args.json && scores.length > 1) for (const line of comparisonLines(scores)) face.print(line);
+      if (args.scorecard !== undefined) {
+        await writeComparison(args.scorecard, scores);
+        face.io.notify({ type: 'info', message: `scorecard: ${resolve(args.scorecard)}` });
       }
     } finally {
       await controller.close();
     }
   },
 };
+
+/** Every agent in turn before the next attempt, so that a slow hour hits all alike. */
+function plan(args: Pick<RunArguments, 'agent' | 'attempts'>): { agent: string; attempt: number }[] {
+  return Array.from({ length: args.attempts }, (_, index) =>
+    args.agent.map((agent) => ({ agent, attempt: index + 1 })),
+  ).flat();
+}
+
+const notGraded: ReadonlySet<string> = new Set(['infra_error', 'verifier_error', 'cancelled']);
+
+function show(score: TrialScore, json: boolean, face: Face): void {
+  if (notGraded.has(score.outcome)) face.exitStatus = 3;
+  if (json) {
+    face.printJson(score);
+    return;
+  }
+  for (const line of terminalReport(score, { colour: face.interactive, columns: face.columns }))
+    face.print(line);
+  face.print(`report: ${reportPath(score.bundle)}`);
+  face.print('');
+}

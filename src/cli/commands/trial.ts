@@ -107,13 +107,9 @@ async function scoreOf(dir: string): Promise<TrialScore> {
 
 function present(score: TrialScore, json: boolean, face: Face): void {
   if (json) face.printJson(score);
-  else for (const line of terminalReport(score, { colour: face.interactive, ...width() })) face.print(line);
-}
-
-/** Never wider than 100 columns: longer lines are hard to read. */
-function width(): { columns?: number } {
-  const { columns } = process.stdout as { columns?: number };
-  return columns === undefined ? {} : { columns: Math.min(100, columns) };
+  else
+    for (const line of terminalReport(score, { colour: face.interactive, columns: face.columns }))
+      face.print(line);
 }
 
 interface ReportArguments {
@@ -138,7 +134,7 @@ const report: CliCommand<ReportArguments> = {
     const score = await scoreOf(dir);
     if (format === 'html') face.print(await writeHtmlReport(dir, score));
     else {
-      const text = await reporters[format].render(score, { colour: face.interactive, ...width() });
+      const text = await reporters[format].render(score, { colour: face.interactive, columns: face.columns });
       face.print(text.trimEnd());
     }
   },

@@ -6,6 +6,7 @@ import { htmlReport } from './html.js';
 export type { Reporter } from './reporter.js';
 export { terminalReport } from './terminal.js';
 export { writeHtmlReport } from './html.js';
+export { comparisonLines, writeComparison } from './comparison.js';
 
 export const reporters: Readonly<Record<'terminal' | 'json' | 'html', Reporter>> = {
   terminal: {
