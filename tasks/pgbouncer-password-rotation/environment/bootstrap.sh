@@ -19,16 +19,17 @@ write_runbook() {
   the next password, so a rotation needs no change on their side.
 * PgBouncer takes its users from `/etc/pgbouncer/userlist.txt`. It runs as `postgres`; the admin console is
   `runuser -u postgres -- psql -p 6432 -U pgbouncer pgbouncer`.
-* Passwords are stored as SCRAM-SHA-256. The default of the server (`password_encryption`) has to be scram-sha-256
-  too, or the next rotation falls back. After a restart the server itself must say scram-sha-256; what a file says
-  does not count.
+* Passwords are stored and asked for as SCRAM-SHA-256 (`orders_app` still dates from the time of md5). The default
+  of the server (`password_encryption`) has to be scram-sha-256 too, or the next rotation falls back.
+  After a restart the server itself must say scram-sha-256; what a file says does not count. What is set in
+  PgBouncer's console lasts until it is restarted.
 * A password is always asked for. Rules in `pg_hba.conf` that let somebody in without one are not allowed, not even
   for the pooler or for a moment.
 * The role `orders_audit` reads the table from outside during maintenance. Leave it and its rule in place.
 * The new password comes in a hand-over file, `/root/handover/<role>.next`, on `pooler`. Delete the hand-over file
   when the rotation is done.
-* In clear, a password may stand in PgBouncer's list of users and nowhere else: not in files, not in histories, not in logs
-  (of either machine). Copies of the list count as files.
+* In clear, a password may stand in PgBouncer's list of users
+  and nowhere else: not in files, not in histories, not in logs, of either machine. Copies of the list count as files.
 * Accounts, keys, packages, ports and firewall of the machines stay as they are.
 RUNBOOK
   old 64 /root/RUNBOOK.md

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Reference: PgBouncer's list gets the new password first (open server connections go on serving), then the role; the
-# ALTER SYSTEM value that hid the default goes, the hand-over file too.
+# ALTER SYSTEM value that hides the settings file goes, the hand-over file too.
 set -euo pipefail
 config="${INFRABED_SSH_CONFIG:-ssh_config}"
 
@@ -13,19 +13,24 @@ printf '"orders_app" "%s"\n' "$(cat /root/handover/orders_app.next)" > /etc/pgbo
 chown postgres:postgres /etc/pgbouncer/.userlist.new
 chmod 0640 /etc/pgbouncer/.userlist.new
 mv /etc/pgbouncer/.userlist.new /etc/pgbouncer/userlist.txt
+sed -i 's/^auth_type = .*/auth_type = scram-sha-256/' /etc/pgbouncer/pgbouncer.ini
 runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c RELOAD pgbouncer
 POOLER
 
-ssh -F "$config" db runuser -u postgres -- psql -qX -v ON_ERROR_STOP=1 <<SQL
+ssh -F "$config" db bash -s <<DB
+set -euo pipefail
+cd /
+sed -i 's/^password_encryption = .*/password_encryption = scram-sha-256/' /etc/postgresql/15/main/postgresql.conf
+runuser -u postgres -- psql -qXAt -v ON_ERROR_STOP=1 <<'SQL'
 ALTER SYSTEM RESET password_encryption;
 SELECT pg_reload_conf();
 SELECT pg_sleep(0.5);
 SHOW password_encryption;
-\\connect
 SET log_min_error_statement = panic;
 ALTER ROLE orders_app PASSWORD '$next';
-SELECT rolpassword LIKE 'SCRAM-SHA-256%' AS scram FROM pg_authid WHERE rolname = 'orders_app';
+SELECT left(rolpassword, 14) FROM pg_authid WHERE rolname = 'orders_app';
 SQL
+DB
 
 ssh -F "$config" pooler bash -s <<'POOLER'
 set -euo pipefail

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Not persistent: PgBouncer is pointed to a list under /run by SET in its admin console; its settings still name the
-# old one.
+# Not persistent: that PgBouncer asks by SCRAM is set in its admin console only; its settings still say md5.
 set -euo pipefail
 config="${INFRABED_SSH_CONFIG:-ssh_config}"
 
@@ -8,18 +7,21 @@ next="$(ssh -F "$config" pooler cat /root/handover/orders_app.next)"
 
 ssh -F "$config" pooler bash -s <<'POOLER'
 set -euo pipefail
-umask 077
-printf '"orders_app" "%s"\n' "$(cat /root/handover/orders_app.next)" > /run/postgresql/userlist.txt
-chown postgres:postgres /run/postgresql/userlist.txt
-runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c "SET auth_file = '/run/postgresql/userlist.txt'" pgbouncer
-sleep 4
+cd /
+sed -i "s|^\"orders_app\" .*|\"orders_app\" \"$(cat /root/handover/orders_app.next)\"|" /etc/pgbouncer/userlist.txt
+systemctl reload pgbouncer
+sleep 1
+runuser -u postgres -- psql -qX -p 6432 -U pgbouncer -c "SET auth_type = 'scram-sha-256'" pgbouncer
+rm -r /root/handover
 POOLER
 
-ssh -F "$config" db runuser -u postgres -- psql -qX -v ON_ERROR_STOP=1 <<SQL
-ALTER SYSTEM RESET password_encryption;
+ssh -F "$config" db bash -s <<DB
+set -euo pipefail
+cd /
+runuser -u postgres -- psql -qX -v ON_ERROR_STOP=1 <<'SQL'
+ALTER SYSTEM SET password_encryption = 'scram-sha-256';
 SELECT pg_reload_conf();
 SET password_encryption = 'scram-sha-256';
 ALTER ROLE orders_app PASSWORD '$next';
 SQL
-
-ssh -F "$config" pooler rm -r /root/handover
+DB

@@ -8,6 +8,7 @@ next="$(ssh -F "$config" pooler cat /root/handover/orders_app.next)"
 
 ssh -F "$config" pooler bash -s <<'POOLER'
 set -euo pipefail
+sed -i 's/^auth_type = .*/auth_type = scram-sha-256/' /etc/pgbouncer/pgbouncer.ini
 sed -i "s|^\"orders_app\" .*|\"orders_app\" \"$(cat /root/handover/orders_app.next)\"|" /etc/pgbouncer/userlist.txt
 systemctl reload pgbouncer
 POOLER

@@ -12,7 +12,7 @@ chown postgres "\$dump"
 runuser -u postgres -- pg_dump -Fc -f "\$dump/orders" orders
 sleep 3
 runuser -u postgres -- psql -qX -v ON_ERROR_STOP=1 <<'SQL'
-ALTER SYSTEM RESET password_encryption;
+ALTER SYSTEM SET password_encryption = 'scram-sha-256';
 SELECT pg_reload_conf();
 SET password_encryption = 'scram-sha-256';
 ALTER ROLE orders_app PASSWORD '$next';
@@ -25,6 +25,7 @@ DB
 
 ssh -F "$config" pooler bash -s <<'POOLER'
 set -euo pipefail
+sed -i 's/^auth_type = .*/auth_type = scram-sha-256/' /etc/pgbouncer/pgbouncer.ini
 sed -i "s|^\"orders_app\" .*|\"orders_app\" \"$(cat /root/handover/orders_app.next)\"|" /etc/pgbouncer/userlist.txt
 systemctl reload pgbouncer
 rm -r /root/handover
