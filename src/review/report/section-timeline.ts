@@ -1,7 +1,10 @@
 /** When what happened: the phases as bars on one axis, and the events of the ledger. */
+import type { Span } from './activity.js';
 import type { ReportContent } from './content.js';
 import { html, type Html } from './markup.js';
 import { duration, since } from './words.js';
+
+type Timings = ReportContent['score']['timings'];
 
 interface Bar {
   name: string;
@@ -11,7 +14,9 @@ interface Bar {
 
 export function timelineSection({ activity, manifest, score }: ReportContent): Html {
   const bars =
-    activity.phases.length > 0 ? fromLedger(activity.phases) : fromTimings(score.timings, manifest.startedAt);
+    activity.phases.length > 0
+      ? fromLedger(activity.phases, score.timings)
+      : fromTimings(score.timings, manifest.startedAt);
   const end = Math.max(manifest.endedAt, ...bars.map((bar) => bar.beginAt + (bar.durationMs ?? 0)));
   const whole = Math.max(1, end - manifest.startedAt);
   return html`<h2 id="timeline">Timeline</h2>
@@ -43,7 +48,7 @@ export function timelineSection({ activity, manifest, score }: ReportContent): H
                   <td class="time">${since(manifest.startedAt, event.at)}</td>
                   <td>${event.actor}</td>
                   <td>${event.node}</td>
-                  <td><code>${event.kind}</code></td>
+                  <td class="key"><code>${event.kind}</code></td>
                   <td class="wide"><code>${event.detail}</code></td>
                 </tr>`,
             )}
@@ -54,16 +59,18 @@ export function timelineSection({ activity, manifest, score }: ReportContent): H
     ${activity.notes.map((note) => html`<p class="small">${note}</p>`)}`;
 }
 
-function fromLedger(phases: readonly { name: string; beginAt: number; endAt: number | null }[]): Bar[] {
+/** The last phases end when the ledger is sealed already: how long those took, the score knows. */
+function fromLedger(phases: readonly Span[], timings: Timings): Bar[] {
   return phases.map(({ name, beginAt, endAt }) => ({
     name,
     beginAt,
-    durationMs: endAt === null ? null : endAt - beginAt,
+    durationMs:
+      endAt === null ? ((timings as Readonly<Record<string, number>>)[name] ?? null) : endAt - beginAt,
   }));
 }
 
 /** Where the ledger names no phases, they stand one behind the other. */
-function fromTimings(timings: ReportContent['score']['timings'], startedAt: number): Bar[] {
+function fromTimings(timings: Timings, startedAt: number): Bar[] {
   let beginAt = startedAt;
   return Object.entries(timings).map(([name, durationMs]) => {
     const bar = { name, beginAt, durationMs };
