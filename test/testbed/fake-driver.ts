@@ -112,8 +112,10 @@ export class FakeCluster implements DriverCluster {
 }
 
 export class FakeBackend implements Backend {
-  readonly name = 'fake';
   readonly clusters = new Map<string, FakeCluster>();
+
+  constructor(readonly name = 'fake') {}
+
   /** Called with each node before it is handed out. */
   prepare: (node: FakeNode) => void = () => undefined;
 

@@ -1,6 +1,6 @@
 /** Makes a cluster on a backend, and finds one again that this or another process made. */
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
 import type { IoHost } from '../../core/io.js';
@@ -41,18 +41,18 @@ export interface OwnedCluster {
   driverCluster: DriverCluster;
   /** Private key that root on every node accepts. */
   controllerKey: string;
-  /** Closes connections, switches everything off and removes it, the cluster's folder too. */
+  /** Closes connections, switches everything off and removes it, its keys too. */
   destroy(): Promise<void>;
 }
 
-/** Folder of a cluster's keys under the state folder. */
-export function clusterFolder(stateDir: string, clusterId: string): string {
-  return join(stateDir, 'clusters', clusterId);
+/** What logging in to a cluster takes; beside the backend's own folder, which is the backend's to remove. */
+export function keyFolder(stateDir: string, clusterId: string): string {
+  return join(stateDir, 'cluster-keys', clusterId);
 }
 
 /** Where a cluster's private key lies, mode 0600, so that another process can log in too. */
 export function controllerKeyPath(stateDir: string, clusterId: string): string {
-  return join(clusterFolder(stateDir, clusterId), 'controller.key');
+  return join(keyFolder(stateDir, clusterId), 'controller.key');
 }
 
 /**
@@ -81,13 +81,11 @@ export async function createCluster(options: CreateClusterOptions): Promise<Owne
     return owned;
   } catch (error) {
     io.notify({ type: 'phase', scope, phase: 'start', state: 'failed' });
-    await (owned?.destroy() ?? rm(clusterFolder(stateDir, id), { recursive: true, force: true })).catch(
-      (left: unknown) => {
-        // The first failure is the one to tell; this one is told beside it.
-        const message = `What was begun of the cluster ${id} could not be removed: ${messageOf(left)}`;
-        io.notify({ type: 'warning', message });
-      },
-    );
+    await (owned?.destroy() ?? removeKeys(stateDir, id)).catch((left: unknown) => {
+      // The first failure is the one to tell; this one is told beside it.
+      const message = `What was begun of the cluster ${id} could not be removed: ${messageOf(left)}`;
+      io.notify({ type: 'warning', message });
+    });
     throw error;
   }
 }
@@ -124,13 +122,13 @@ function own(
     async destroy() {
       await cluster.close();
       await driverCluster.destroy();
-      await rm(clusterFolder(options.stateDir, driverCluster.id), { recursive: true, force: true });
+      await removeKeys(options.stateDir, driverCluster.id);
     },
   };
 }
 
 async function writeKey(stateDir: string, clusterId: string, privateKey: string): Promise<void> {
-  await mkdir(clusterFolder(stateDir, clusterId), { recursive: true, mode: 0o700 });
+  await mkdir(keyFolder(stateDir, clusterId), { recursive: true, mode: 0o700 });
   await writeFile(controllerKeyPath(stateDir, clusterId), privateKey, { mode: 0o600, flag: 'wx' });
 }
 
@@ -148,4 +146,23 @@ async function readKey(stateDir: string, clusterId: string): Promise<string> {
       },
     );
   }
+}
+
+/** Removes the keys of clusters that are not in `keep`: of those whose maker was killed. Returns their ids. */
+export async function removeStaleKeys(stateDir: string, keep: ReadonlySet<string>): Promise<string[]> {
+  let ids: string[];
+  try {
+    ids = await readdir(dirname(keyFolder(stateDir, 'any')));
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+  const stale = ids.filter((id) => !keep.has(id));
+  for (const id of stale) await removeKeys(stateDir, id);
+  return stale;
+}
+
+/** Removes the keys of one cluster, where there are any. */
+export async function removeKeys(stateDir: string, clusterId: string): Promise<void> {
+  await rm(keyFolder(stateDir, clusterId), { recursive: true, force: true });
 }

@@ -2,6 +2,7 @@
 import type { Clock } from '../../core/clock.js';
 import { systemClock } from '../../core/clock.js';
 import { InfrabedError, isInfrabedError, messageOf } from '../../core/errors.js';
+import { lastLines } from '../../core/exec.js';
 import type { Journal } from '../../core/journal.js';
 import type { DriverCluster, NodeDriver, Power } from '../driver/driver.js';
 import { freshBootId, waitForFreshSession } from '../ssh/boot-identity.js';
@@ -201,9 +202,27 @@ async function waitForNodes(
   if (first === undefined) return;
   if (isInfrabedError(first.error, 'IB_CANCELLED')) throw first.error;
   const sentences = failed.map((result) => messageOf(result.error));
+  const consoles = await Promise.all(
+    failed.map(async ({ node }) => [node, await consoleOf(byName.get(node)?.driver)] as const),
+  );
+  const [[name, text] = ['', '']] = consoles;
   throw new InfrabedError(
     'IB_TIMEOUT',
     `${failed.map((result) => result.node).join(', ')} did not answer over SSH. ${sentences.join(' ')}`,
-    { hint: 'Read the console of the node; "cluster.standing" tells who is to blame.', cause: first.error },
+    {
+      hint: `The console of ${name} ends with: ${lastLines(text, 2)}`,
+      cause: first.error,
+      details: { consoles: Object.fromEntries(consoles) },
+    },
   );
+}
+
+const consoleTailBytes = 4000;
+
+async function consoleOf(driver: NodeDriver | undefined): Promise<string> {
+  try {
+    return (await driver?.console.tail(consoleTailBytes)) ?? '';
+  } catch (error) {
+    return `(the console could not be read: ${messageOf(error)})`;
+  }
 }
