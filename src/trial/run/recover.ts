@@ -17,6 +17,7 @@ import { LedgerWriter } from '../../record/ledger/writer.js';
 import { controllerIsAlive, deadControllers, unregisterController } from '../../record/store/controllers.js';
 import type { TrialsTable } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
+import { removeStaleKeys } from '../../testbed/cluster/create.js';
 import type { Backend } from '../../testbed/driver/driver.js';
 import { abandonedLeases, quarantineLease, releaseLease } from '../../testbed/lease/lease.js';
 import { loadTask } from '../task/load.js';
@@ -146,7 +147,10 @@ async function bundledTaskHash(trial: TrialsTable): Promise<string> {
   }
 }
 
-async function removeClusters({ store, backend }: RecoveryOptions, recovery: Recovery): Promise<void> {
+async function removeClusters(
+  { store, backend, stateDir }: RecoveryOptions,
+  recovery: Recovery,
+): Promise<void> {
   const rows = await store.db
     .selectFrom('clusters')
     .innerJoin('leases', 'leases.id', 'clusters.lease')
@@ -160,6 +164,7 @@ async function removeClusters({ store, backend }: RecoveryOptions, recovery: Rec
   recovery.removed.push(...report.removed);
   recovery.failed.push(...report.failed);
   if (report.failed.length > 0) return;
+  for (const id of await removeStaleKeys(stateDir, keep)) recovery.removed.push(`Key of the cluster ${id}.`);
   const gone = rows.map((row) => row.id).filter((id) => !keep.has(id));
   if (gone.length > 0) await store.db.deleteFrom('clusters').where('id', 'in', gone).execute();
 }
