@@ -47,7 +47,9 @@ export class LoopbackSshd {
       ...this.settings,
     ];
     writeFileSync(file('config'), `${config.join('\n')}\n`);
-    this.daemon = start('/usr/sbin/sshd', ['-D', '-e', '-f', file('config')], { stdio: 'ignore' });
+    // A test that is cut off runs no teardown; the daemon then ends with its process.
+    const argv = ['--pdeathsig', 'TERM', '/usr/sbin/sshd', '-D', '-e', '-f', file('config')];
+    this.daemon = start('setpriv', argv, { stdio: 'ignore' });
     await this.listening();
   }
 
