@@ -61,6 +61,8 @@ export async function startSshd(extra: readonly string[] = []): Promise<Loopback
     'Subsystem sftp internal-sftp',
     'AcceptEnv LANG LC_* IB_*',
     'PrintMotd no',
+    // bash reads the user's own ~/.bashrc for commands over SSH, however slow that is, unless it is a shell in a shell.
+    'SetEnv SHLVL=2',
     ...extra,
   ];
   await writeFile(file('config'), `${config.join('\n')}\n`);

@@ -34,7 +34,7 @@ interface Inside {
 export type PayloadHandler = (payload: Buffer) => boolean;
 
 /** Bytes that may wait in a socket before the other side is no longer read. */
-const highWaterBytes = 512 * 1024;
+const highWaterBytes = 256 * 1024;
 
 export class Transport {
   private readonly protocol: Protocol;
