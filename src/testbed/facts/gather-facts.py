@@ -259,7 +259,18 @@ def packages():
     return out
 
 
+def wait_for_jobs(limit_sec=10):
+    """While units are still being started (after a boot), their states are on the way, not facts."""
+    end = time.monotonic() + limit_sec
+    while (run("systemctl", "list-jobs", "--no-legend", "--no-pager") or "").strip():
+        if time.monotonic() >= end:
+            notes.append("units were still being started or stopped after %d s" % limit_sec)
+            return
+        time.sleep(0.2)
+
+
 def units():
+    wait_for_jobs()
     files = run_json("systemctl", "list-unit-files", "--all", "--no-pager", "--output=json")
     loaded = run_json("systemctl", "list-units", "--all", "--no-pager", "--output=json")
     # A running system always has units: no unit at all means that systemctl did not ask.
