@@ -29,7 +29,6 @@ async function infrabed(noun: CliNoun, ...argv: string[]): Promise<Ended> {
     onSecondInterrupt: () => undefined,
     columns: 100,
     interactive: false,
-    columns: 100,
     exitStatus: 0,
   };
   let parser = yargs(argv)

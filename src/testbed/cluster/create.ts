@@ -62,7 +62,7 @@ export function controllerKeyPath(stateDir: string, clusterId: string): string {
 export async function createCluster(options: CreateClusterOptions): Promise<OwnedCluster> {
   const { backend, id, io, journal, signal, stateDir } = options;
   const scope = `cluster ${id}`;
-  const keys = generateKeyPair(`infrabed ${id}`);
+  const keys = generateKeyPair('operations');
   await writeKey(stateDir, id, keys.privateKey);
   let owned: OwnedCluster | undefined;
   try {

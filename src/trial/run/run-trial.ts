@@ -1,6 +1,6 @@
 /** One trial from lease to release: the phases in their order, and an orderly end whatever happens in them. */
 import { randomBytes } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isInfrabedError, messageOf } from '../../core/errors.js';
 import { newId } from '../../core/ids.js';
@@ -113,7 +113,9 @@ async function begin(environment: TrialEnvironment, request: TrialRequest): Prom
     timedOut: false,
     agentExit: null,
     coverage: [],
-    cleanups: [],
+    cleanups: [
+      { what: 'work folder', end: () => rm(join(stateDir, 'work', id), { recursive: true, force: true }) },
+    ],
   };
 }
 

@@ -62,10 +62,6 @@ export async function agentWindow(trial: Trial): Promise<void> {
   });
   trial.cleanups.push({ what: 'gateway', end: () => gateway.close('end of trial').then(() => undefined) });
   const workspaceDir = join(environment.stateDir, 'work', trial.id, 'agent');
-  trial.cleanups.push({
-    what: 'agent folder',
-    end: () => rm(join(environment.stateDir, 'work', trial.id), { recursive: true, force: true }),
-  });
   const deadlineMs = environment.clock.now() + task.definition.agent.timeout_sec * 1000;
   const workspace = await makeWorkspace({
     dir: workspaceDir,

@@ -1,5 +1,6 @@
 /** The network of a cluster: a namespace with a bridge in it. Nothing of it enters the host's own namespace. */
-import { run } from '../../../core/exec.js';
+import { z } from 'zod';
+import { lastLines, run } from '../../../core/exec.js';
 import { InfrabedError, errnoOf } from '../../../core/errors.js';
 import { readdir } from 'node:fs/promises';
 
@@ -43,6 +44,23 @@ export async function makeNetwork(netns: string): Promise<void> {
   ];
   await run('ip', ['-netns', netns, '-batch', '-'], { input: `${commands.join('\n')}\n` });
   await run('ip', ['netns', 'exec', netns, 'sysctl', '-qw', ...settings]);
+}
+
+const linksSchema = z.array(
+  z.object({ flags: z.array(z.string()), addr_info: z.array(z.object({ local: z.string() })) }),
+);
+
+/** What is broken of the part of the network that no node can reach: a sentence, or null. */
+export async function networkFault(netns: string): Promise<string | null> {
+  const shown = await run('ip', ['-netns', netns, '-json', 'address', 'show', 'dev', 'br0'], {
+    allowFailure: true,
+  });
+  if (shown.exitCode !== 0)
+    return `The network ${netns} of the cluster is gone: ${lastLines(shown.stderr, 1)}`;
+  const [bridge] = linksSchema.parse(JSON.parse(shown.stdout));
+  const isWhole =
+    bridge?.flags.includes('UP') === true && bridge.addr_info.some(({ local }) => local === bridgeAddress);
+  return isWhole ? null : `The bridge of the network ${netns} is down, or has lost its address.`;
 }
 
 export async function removeNetwork(netns: string): Promise<void> {

@@ -20,9 +20,7 @@ while :; do
     find "$group" -mindepth 1 -depth -type d -exec rmdir {} \; 2> /dev/null
   done
   unset IFS
-  /bin/sh "$here/node-boot.sh" "$folder" "$@" 9>&-
+  perl "$here/node-wait.pl" "$folder/events" "$$" /bin/sh "$here/node-boot.sh" "$folder" "$@" 9>&-
   status=$?
-  printf 'infrabed: the node ended with status %s\n' "$status"
-  printf '%s %s exit %s\n' "$(date +%s)" "$$" "$status" >> "$folder/events"
   [ "$status" = 133 ] || exit "$status"
 done

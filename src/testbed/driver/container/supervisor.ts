@@ -114,29 +114,22 @@ async function lastEvent(place: NodePlace): Promise<string[]> {
   }
 }
 
-/** Exit statuses of our own scripts, where there was no node yet that could be to blame. */
-const scriptFaults = new Map<number, string>([
-  [71, 'The file system of the node could not be mounted.'],
-  [75, 'Another supervisor of the node was still there.'],
-  [76, 'The lease of the node was given to someone else.'],
-]);
-
-/** What an event says of a node that is off. */
+/**
+ * What an event says of a node that is off. Our scripts write none when they fail before the node's first instruction,
+ * so whatever status an `exit` gives is the node's own, and only a `signal` (to systemd-nspawn) or silence is ours.
+ */
 export function endingOf(event: readonly string[]): Ending {
   const [, , what, word] = event;
+  const number = Number(word);
+  if (what === 'signal') {
+    const fault = `systemd-nspawn was ended by signal ${String(number)}, which no node can send.`;
+    return { status: null, fault };
+  }
   if (what !== 'exit') {
     return { status: null, fault: 'The supervisor of the node is gone, and did not say why it ended.' };
   }
-  const status = Number(word);
-  if (status === 133) return { status, fault: 'The supervisor of the node ended between two boots.' };
-  // A shell says 128 + signal. 255 is systemd's own way out of a boot that cannot go on, so the node's.
-  if (status > 128 && status <= 128 + 64) {
-    return {
-      status,
-      fault: `systemd-nspawn was ended by signal ${String(status - 128)}, which no node can send.`,
-    };
-  }
-  return { status, fault: scriptFaults.get(status) ?? null };
+  if (number === 133) return { status: 133, fault: 'The supervisor of the node ended between two boots.' };
+  return { status: number, fault: null };
 }
 
 /** argv of the transient unit: a fresh mount namespace and a fresh uptime at each boot, restarted on status 133. */

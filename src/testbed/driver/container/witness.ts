@@ -1,6 +1,5 @@
 /** The path outside the agent's reach: testimony from control groups and files of ours, commands through witness.py. */
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { z } from 'zod';
@@ -11,6 +10,7 @@ import { asset } from '../../../core/paths.js';
 import type { CommandResult, NodeCommand, Power, Testimony, Witness } from '../driver.js';
 import { fileTail, findInit, type NodePlace, type ProcessIdentity } from './node.js';
 import { desiredPower } from './power.js';
+import { networkFault } from './network.js';
 import type { Supervisor } from './supervisor.js';
 
 const defaultTimeoutMs = 60_000;
@@ -68,7 +68,8 @@ async function infrastructureFault(
   state: string,
   supervisor: Supervisor,
 ): Promise<string | null> {
-  if (!existsSync(place.names.netnsPath)) return `The network namespace ${place.names.netns} is gone.`;
+  const network = await networkFault(place.names.netns);
+  if (network !== null) return network;
   if (state !== 'off' || (await desiredPower(place.folder)) === 'off') return null;
   return (await supervisor.ending(place)).fault;
 }
