@@ -8,7 +8,9 @@ import stat
 import subprocess
 import sys
 
-SKIPPED = {"/proc", "/sys", "/dev", "/usr", "/run/systemd", "/run/dbus", "/run/udev", "/var/lib/dpkg", "/var/lib/apt"}
+# Where programs of the image run, the node's own root is shown here (and with it its /proc and /sys).
+ROOT = "/.node" if os.path.isdir("/.node/etc") else ""
+SKIPPED = {"/proc", "/sys", "/dev", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec", "/usr/share", "/usr/include", "/run/systemd", "/run/dbus", "/run/udev", "/var/lib/dpkg", "/var/lib/apt"}
 LARGEST = 16 * 1024 * 1024
 
 needles = [(needle, needle.encode()) for needle in json.load(sys.stdin)["needles"]]
@@ -22,8 +24,8 @@ def search(place, content):
             found.append([place, text])
 
 
-for folder, folders, names in os.walk("/", followlinks=False):
-    folders[:] = [name for name in folders if os.path.join(folder, name) not in SKIPPED]
+for folder, folders, names in os.walk(ROOT or "/", followlinks=False):
+    folders[:] = [name for name in folders if os.path.join(folder, name)[len(ROOT):] not in SKIPPED]
     for name in names:
         path = os.path.join(folder, name)
         try:
@@ -31,10 +33,11 @@ for folder, folders, names in os.walk("/", followlinks=False):
             if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
                 continue
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(handle, "rb") as file:
+                content = file.read(LARGEST)
         except OSError:
-            continue  # it went away while we walked
-        with os.fdopen(handle, "rb") as file:
-            search(path, file.read(LARGEST))
+            continue  # it went away while we walked, or cannot be read by anybody
+        search(path[len(ROOT):], content)
         files += 1
 
 journal = subprocess.run(
