@@ -68,7 +68,7 @@ CREATE TABLE orders (id bigint PRIMARY KEY, deployment text NOT NULL, placed_at 
 GRANT SELECT, INSERT ON orders TO orders_app;
 GRANT SELECT ON orders TO orders_audit;
 SQL
-  old 212 "$data/postgresql.auto.conf" "$conf/pg_hba.conf" "$conf/postgresql.conf"
+  old 212 "$data/postgresql.auto.conf" "$conf/pg_hba.conf" "$conf/postgresql.conf" "$conf"
 }
 
 set_up_pooler() {
@@ -78,7 +78,7 @@ set_up_pooler() {
   install -d -m 0700 /root/handover
   printf '%s\n' "$next" > /root/handover/orders_app.next
   chmod 0600 /root/handover/orders_app.next
-  old 212 /etc/pgbouncer/userlist.txt /etc/pgbouncer/pgbouncer.ini
+  old 212 /etc/pgbouncer/userlist.txt /etc/pgbouncer/pgbouncer.ini /etc/pgbouncer
   systemctl stop pgbouncer
   rm -f /var/log/postgresql/pgbouncer.log*
   systemctl start pgbouncer
