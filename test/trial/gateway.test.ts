@@ -1,5 +1,4 @@
 // The gateway against a real sshd and OpenSSH's own clients: what passes, what is refused, what stands on record.
-import type { ChildProcess } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { connect as dial } from 'node:net';
@@ -18,6 +17,7 @@ import { generateKeyPair } from '../../src/testbed/ssh/keys.js';
 import { startGateway, type Gateway, type GatewayOptions } from '../../src/trial/gateway/index.js';
 import { SftpPackets } from '../../src/trial/gateway/sftp-packets.js';
 import { startSshd } from './loopback-sshd.js';
+import { client, hostConfig, ssh, type Outcome } from './openssh.js';
 
 const MiB = 1024 * 1024;
 t.setTimeout(300_000);
@@ -42,22 +42,6 @@ const direct = join(directDir, 'config');
 await writeFile(join(directDir, 'key'), sshd.key.privateKey, { mode: 0o600 });
 await writeFile(join(directDir, 'known'), `[127.0.0.1]:${String(sshd.port)} ${sshd.hostKey}\n`);
 await writeFile(direct, hostConfig(directDir, sshd.user, `HostName 127.0.0.1\n  Port ${String(sshd.port)}`));
-
-function hostConfig(dir: string, user: string, route: string): string {
-  const lines = [
-    'Host node0',
-    `User ${user}`,
-    route,
-    `IdentityFile ${join(dir, 'key')}`,
-    'IdentitiesOnly yes',
-    'IdentityAgent none',
-    `UserKnownHostsFile ${join(dir, 'known')}`,
-    'GlobalKnownHostsFile none',
-    'StrictHostKeyChecking yes',
-    'LogLevel ERROR',
-  ];
-  return `${lines.join('\n  ')}\n`;
-}
 
 async function bench(test: Test, overrides: Partial<GatewayOptions> = {}): Promise<Bench> {
   const dir = await mkdtemp(join(tmpdir(), 'infrabed-gw-'));
@@ -96,35 +80,6 @@ async function bench(test: Test, overrides: Partial<GatewayOptions> = {}): Promi
     content: (object) => readFile(join(objects.dir, (object as StoredObject).sha256)),
   };
 }
-
-interface Outcome {
-  code: number | null;
-  signal: string | null;
-  stdout: Buffer;
-  stderr: string;
-}
-
-/** Runs a client program to its end. */
-function client(program: string, args: string[], input?: Buffer | string): Promise<Outcome> {
-  return outcomeOf(start(program, args, { env: { ...process.env, LC_TEST: 'passed' } }), input);
-}
-
-function outcomeOf(child: ChildProcess, input?: Buffer | string): Promise<Outcome> {
-  const out: Buffer[] = [];
-  const err: Buffer[] = [];
-  child.stdout?.on('data', (data: Buffer) => out.push(data));
-  child.stderr?.on('data', (data: Buffer) => err.push(data));
-  child.stdin?.on('error', () => undefined);
-  child.stdin?.end(input ?? '');
-  return new Promise((resolve) => {
-    child.once('close', (code, signal) => {
-      resolve({ code, signal, stdout: Buffer.concat(out), stderr: Buffer.concat(err).toString() });
-    });
-  });
-}
-
-const ssh = (config: string, args: string[], input?: Buffer | string): Promise<Outcome> =>
-  client('ssh', ['-F', config, ...args], input);
 
 /** A library's connection through the gateway, for what OpenSSH's client never does. */
 async function library(on: Bench, key = on.privateKey, username = 'root'): Promise<Client> {
@@ -666,6 +621,18 @@ t.test('a command that is no UTF-8 passes unchanged and is recorded in full', as
   connection.end();
   test.equal(out, 'e4 ff');
   test.equal(on.of('session.exec')[0]?.['commandBase64'], command.toString('base64'));
+});
+
+t.test('keep-alive messages are answered by the node, in order with what is refused', async (test) => {
+  const on = await bench(test);
+  const options = ['-o', 'ServerAliveInterval=1', '-o', 'ServerAliveCountMax=1', '-R', '0:127.0.0.1:9'];
+  const outcome = await ssh(on.config, [...options, 'node0', 'sleep 3.5; echo alive']);
+  test.match([outcome.code, outcome.stdout.toString()], [0, 'alive\n']);
+  const pidFile = join(on.dir, 'pid');
+  const freeze = `echo $PPID > ${pidFile}; kill -STOP $PPID; sleep 10`;
+  const frozen = await ssh(on.config, [...options.slice(0, 4), 'node0', freeze]);
+  process.kill(Number(await readFile(pidFile, 'utf8')), 'SIGKILL');
+  test.equal(frozen.code, 255, 'a node that does not answer any more is noticed');
 });
 
 t.test('a socket path that is too long or a bad name is refused before anything is opened', async (test) => {

@@ -125,6 +125,8 @@ function login(
       client.on('error', (error) => log.debug({ node: name, error: error.message }, 'ssh connection failed'));
     };
     client.once('close', () => stream.destroy());
+    // An SSH connection has no half: a node that has ended its side (a reboot) is gone, and only then comes `close`.
+    client.once('end', () => stream.end());
     client.on('error', fail).on('close', onClose);
     client.once('ready', () => {
       finish();

@@ -11,6 +11,7 @@ import {
   SSH,
   type ChannelRequest,
 } from './messages.js';
+import { ReplyQueue } from './replies.js';
 import type { RefusalReason } from './refusals.js';
 import { SessionRecord, type Pty, type Recorder, type SessionKind, type SessionRequest } from './session.js';
 
@@ -46,8 +47,8 @@ export class Channel {
   private envBytes = 0;
   private pty: Pty | null = null;
   private session: SessionRecord | undefined;
-  /** Answers that the agent waits for, in order: the node's (to the request that starts the session), or our no. */
-  private readonly replies: ('node' | 'start' | 'refuse')[] = [];
+  /** `start` is the answer to the request that starts the session. */
+  private readonly replies = new ReplyQueue<'start' | 'other'>();
   private held: Buffer[] | undefined;
   private heldBytes = 0;
   private holding = false;
@@ -148,24 +149,16 @@ export class Channel {
     this.forwardRequest(parsed, payload);
   }
 
-  private forwardRequest(parsed: ChannelRequest, payload: Buffer, answer: 'node' | 'start' = 'node'): void {
+  private forwardRequest(parsed: ChannelRequest, payload: Buffer, answer: 'start' | 'other' = 'other'): void {
     if (this.cutOff) return;
-    if (parsed.wantReply) this.replies.push(answer);
+    if (parsed.wantReply) this.replies.expect(answer);
     this.host.toNode(payload);
   }
 
   private refuseRequest(reason: RefusalReason, parsed: ChannelRequest): void {
     this.host.refused(reason, { session: this.session?.id ?? null });
     if (!parsed.wantReply) return;
-    this.replies.push('refuse');
-    this.sendRefusals();
-  }
-
-  private sendRefusals(): void {
-    while (this.replies[0] === 'refuse') {
-      this.replies.shift();
-      this.host.toAgent(message(SSH.CHANNEL_FAILURE, this.agentId));
-    }
+    this.replies.answer(() => this.host.toAgent(message(SSH.CHANNEL_FAILURE, this.agentId)));
   }
 
   private noteEnv(rest: Reader): void {
@@ -250,7 +243,7 @@ export class Channel {
   /** Ends the channel towards both sides with a word to the agent, as a failed command would. */
   private cut(parsed: ChannelRequest, why: string): void {
     const { host, agentId } = this;
-    const waiting = this.replies.splice(0).length + (parsed.wantReply ? 1 : 0);
+    const waiting = this.replies.clear() + (parsed.wantReply ? 1 : 0);
     for (let index = 0; index < waiting; index += 1) host.toAgent(message(SSH.CHANNEL_SUCCESS, agentId));
     host.toAgent(message(SSH.CHANNEL_EXTENDED_DATA, agentId, extendedStderr, why));
     host.toAgent(message(SSH.CHANNEL_EOF, agentId));
@@ -268,13 +261,11 @@ export class Channel {
   }
 
   private onNodeReply(payload: Buffer): void {
-    // An answer that nobody waits for is not passed on: it would be taken for the answer to a later request.
-    const expected = this.replies.shift();
-    if (expected === undefined) return;
-    if (expected === 'start' && payload[0] === SSH.CHANNEL_SUCCESS && this.session)
-      this.session.accepted = true;
-    this.host.toAgent(payload);
-    this.sendRefusals();
+    this.replies.take((kind) => {
+      const started = kind === 'start' && payload[0] === SSH.CHANNEL_SUCCESS;
+      if (started && this.session) this.session.accepted = true;
+      this.host.toAgent(payload);
+    });
   }
 }
 

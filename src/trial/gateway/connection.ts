@@ -14,6 +14,7 @@ import {
   SSH,
   type ChannelOpen,
 } from './messages.js';
+import { ReplyQueue } from './replies.js';
 import type { RefusalReason } from './refusals.js';
 import type { Recorder } from './session.js';
 import { Transport } from './transport.js';
@@ -34,6 +35,7 @@ export class AgentConnection implements ChannelHost {
   private nodeSide: Transport | undefined;
   private readonly byAgentId = new Map<number, Channel>();
   private readonly byNodeId = new Map<number, Channel>();
+  private readonly globalReplies = new ReplyQueue<'keep-alive'>();
   private noMoreSessions = false;
   private agentPaused = false;
   private nodePaused = false;
@@ -75,7 +77,7 @@ export class AgentConnection implements ChannelHost {
     this.nodeSide = new Transport(upstream);
     this.nodeSide.onPayload((payload) => this.taken('node', payload));
     this.nodeSide.onDrain(() => this.pauseAgent(false));
-    upstream.once('close', () => this.end('lost'));
+    upstream.once('end', () => this.end('lost')).once('close', () => this.end('lost'));
     if (this.nodeSide.closed) this.end('lost');
   }
 
@@ -153,6 +155,7 @@ export class AgentConnection implements ChannelHost {
 
   private fromNode(payload: Buffer): boolean {
     const type = payload[0] ?? 0;
+    if (type === SSH.REQUEST_SUCCESS || type === SSH.REQUEST_FAILURE) return this.onGlobalReply(payload);
     // Requests of the node's own (keep-alive, forwarded connections) are ssh2's business: it answers or refuses.
     if (type < SSH.CHANNEL_OPEN_CONFIRMATION || type > SSH.CHANNEL_FAILURE) return false;
     const channel = this.byAgentId.get(recipientOf(payload));
@@ -166,6 +169,12 @@ export class AgentConnection implements ChannelHost {
       channel.fromNode(payload);
       if (channel.done) this.forget(channel);
     }
+    return true;
+  }
+
+  private onGlobalReply(payload: Buffer): boolean {
+    if (this.globalReplies.waiting === 0 || this.nodeSide?.awaitsReplies) return false;
+    this.globalReplies.take(() => this.toAgent(payload));
     return true;
   }
 
@@ -186,8 +195,14 @@ export class AgentConnection implements ChannelHost {
       this.refused('socket-forwarding', { direction: 'remote', path: reader.text() });
     }
     if (!wantReply) return;
+    if (name === 'keepalive@openssh.com' && this.nodeSide) {
+      // Only the node itself can say that it is alive.
+      this.globalReplies.expect('keep-alive');
+      this.toNode(payload);
+      return;
+    }
     const answer = name === 'no-more-sessions@openssh.com' ? SSH.REQUEST_SUCCESS : SSH.REQUEST_FAILURE;
-    this.toAgent(message(answer));
+    this.globalReplies.answer(() => this.toAgent(message(answer)));
   }
 
   private onOpen(payload: Buffer): void {

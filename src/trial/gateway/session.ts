@@ -49,7 +49,7 @@ export class SessionRecord {
   private readonly startedAt: number;
   private readonly cast: CastWriter | undefined;
   private readonly sftp: SftpDecoder | undefined;
-  private readonly sinks: { stdin: ObjectSink; stdout: ObjectSink; stderr: ObjectSink } | undefined;
+  private sinks: { stdin: ObjectSink; stdout: ObjectSink; stderr: ObjectSink } | undefined;
   private readonly work: Promise<void>[] = [];
   private ended = false;
 
@@ -81,8 +81,10 @@ export class SessionRecord {
 
   stdin(data: Buffer): void {
     if (this.ended) return;
-    this.sinks?.stdin.write(data);
     this.sftp?.agentBytes(data);
+    // What is no SFTP any more is kept like any other input.
+    if (this.sftp?.gaveUp) this.sinks ??= this.openSinks();
+    this.sinks?.stdin.write(data);
     this.cast?.input(data);
   }
 

@@ -5,27 +5,7 @@
 import type { ObjectSink, ObjectStore, StoredObject } from '../../record/bundle/objects.js';
 import { MalformedMessage, Reader } from './messages.js';
 import { SftpPackets } from './sftp-packets.js';
-
-const request = {
-  OPEN: 3,
-  CLOSE: 4,
-  READ: 5,
-  WRITE: 6,
-  SETSTAT: 9,
-  FSETSTAT: 10,
-  OPENDIR: 11,
-  REMOVE: 13,
-  MKDIR: 14,
-  RMDIR: 15,
-  RENAME: 18,
-  SYMLINK: 20,
-  EXTENDED: 200,
-} as const;
-const response = { STATUS: 101, HANDLE: 102, DATA: 103 } as const;
-
-const openFlags = { read: 1, write: 2, append: 4, create: 8, truncate: 16, exclusive: 32 } as const;
-
-const statusNames = ['ok', 'end of file', 'no such file', 'permission denied', 'failure', 'bad message'];
+import { changeOf, openFlags, request, response, statusNames } from './sftp-requests.js';
 
 /** Requests that wait for their answer; OpenSSH has at most a few hundred. */
 const maxPending = 100_000;
@@ -54,13 +34,6 @@ type Pending =
   | { op: 'write'; file: OpenFile }
   | { op: 'change'; kind: string; path: string };
 
-/** One recorded request other than open and close. */
-interface Change {
-  kind: string;
-  path: string;
-  more: Record<string, unknown>;
-}
-
 /** Where the decoder reports to. `record` throws when the record cannot be written; then nothing is forwarded. */
 export interface SftpSinkTo {
   record(kind: string, payload: Record<string, unknown>): void;
@@ -78,7 +51,8 @@ export class SftpDecoder {
   private readonly fromNode = new SftpPackets((head, bodyBytes) =>
     this.guard(() => this.onResponse(head, bodyBytes)),
   );
-  private gaveUp = false;
+  /** Not decoded any more. */
+  gaveUp = false;
 
   constructor(private readonly to: SftpSinkTo) {}
 
@@ -150,58 +124,12 @@ export class SftpDecoder {
     } else if (body[0] === request.CLOSE) {
       this.onClose(reader);
     } else {
-      const change = this.changeOf(body[0] ?? 0, reader);
+      const change = changeOf(body[0] ?? 0, reader, (handle) => this.files.get(handle)?.path);
       if (!change) return;
+      const overwritten = change.overwrites === undefined ? undefined : this.files.get(change.overwrites);
+      if (overwritten) spoil(overwritten, 'copied on the node from another file');
       this.to.record(change.kind, { path: change.path, ...change.more });
       this.expect(id, { op: 'change', kind: change.kind, path: change.path });
-    }
-  }
-
-  /** Fields are read in the order in which they stand. */
-  private changeOf(type: number, reader: Reader): Change | undefined {
-    switch (type) {
-      case request.SETSTAT:
-        return { kind: 'sftp.setstat', path: reader.text(), more: attributes(reader) };
-      case request.FSETSTAT:
-        return { kind: 'sftp.setstat', path: this.pathOf(reader), more: attributes(reader) };
-      case request.OPENDIR:
-        return { kind: 'sftp.list', path: reader.text(), more: {} };
-      case request.REMOVE:
-        return { kind: 'sftp.remove', path: reader.text(), more: {} };
-      case request.MKDIR:
-        return { kind: 'sftp.mkdir', path: reader.text(), more: attributes(reader) };
-      case request.RMDIR:
-        return { kind: 'sftp.rmdir', path: reader.text(), more: {} };
-      case request.RENAME:
-        return { kind: 'sftp.rename', path: reader.text(), more: { to: reader.text() } };
-      case request.SYMLINK: {
-        // OpenSSH sends the target first, against the draft (its PROTOCOL file, section 4.1).
-        const target = reader.text();
-        return { kind: 'sftp.symlink', path: reader.text(), more: { target } };
-      }
-      default:
-        return this.extensionOf(reader.text(), reader);
-    }
-  }
-
-  private extensionOf(name: string, reader: Reader): Change | undefined {
-    switch (name) {
-      case 'posix-rename@openssh.com':
-        return { kind: 'sftp.rename', path: reader.text(), more: { to: reader.text() } };
-      case 'hardlink@openssh.com':
-        return { kind: 'sftp.hardlink', path: reader.text(), more: { to: reader.text() } };
-      case 'lsetstat@openssh.com':
-        return { kind: 'sftp.setstat', path: reader.text(), more: attributes(reader) };
-      case 'copy-data': {
-        const path = this.pathOf(reader);
-        reader.u64();
-        reader.u64();
-        const target = this.files.get(reader.bytes().toString('latin1'));
-        if (target) spoil(target, 'copied on the node from another file');
-        return { kind: 'sftp.copy', path, more: { to: target?.path ?? null } };
-      }
-      default:
-        return undefined;
     }
   }
 
@@ -263,10 +191,6 @@ export class SftpDecoder {
       file.writtenBytes += data.length;
       file.sink?.write(data);
     };
-  }
-
-  private pathOf(reader: Reader): string {
-    return this.files.get(reader.bytes().toString('latin1'))?.path ?? '(a handle that is not open)';
   }
 
   private expect(id: number, pending: Pending): void {
@@ -336,21 +260,4 @@ function spoil(file: OpenFile, why: string): void {
   file.spoiled ??= why;
   file.sink?.abandon();
   file.sink = undefined;
-}
-
-/** ATTRS: which of size, owner, mode and times are set. */
-function attributes(reader: Reader): Record<string, unknown> {
-  const flags = reader.u32();
-  const out: Record<string, unknown> = {};
-  if (flags & 1) out['sizeBytes'] = Number(reader.u64());
-  if (flags & 2) {
-    out['uid'] = reader.u32();
-    out['gid'] = reader.u32();
-  }
-  if (flags & 4) out['mode'] = (reader.u32() & 0o7777).toString(8).padStart(4, '0');
-  if (flags & 8) {
-    out['accessedAt'] = reader.u32() * 1000;
-    out['modifiedAt'] = reader.u32() * 1000;
-  }
-  return out;
 }

@@ -28,6 +28,8 @@ interface Protocol {
 interface Inside {
   _protocol: Protocol;
   _sock: Duplex;
+  /** Of a client: global requests of its own (proof of host keys) that wait for their answer. */
+  _callbacks?: unknown[];
 }
 
 /** Sees each payload first; true when it dealt with it, false to leave it to ssh2. */
@@ -39,15 +41,17 @@ const highWaterBytes = 256 * 1024;
 export class Transport {
   private readonly protocol: Protocol;
   private readonly socket: Duplex;
+  private readonly inside: Inside;
   private pauses = 0;
   private corked = false;
   closed = false;
 
   /** To be made when the client is `ready`, so that no connection-protocol message was missed. */
   constructor(private readonly client: Client | Connection) {
-    const inside = assertTransport(client);
-    this.protocol = inside._protocol;
-    this.socket = inside._sock;
+    this.inside = assertTransport(client);
+    this.protocol = this.inside._protocol;
+    this.socket = this.inside._sock;
+    this.closed = this.socket.destroyed || !this.socket.writable;
     client.once('close', () => (this.closed = true));
   }
 
@@ -93,6 +97,11 @@ export class Transport {
       this.corked = false;
       this.socket.uncork();
     });
+  }
+
+  /** ssh2 itself waits for answers to global requests; the next ones are its. */
+  get awaitsReplies(): boolean {
+    return (this.inside._callbacks?.length ?? 0) > 0;
   }
 
   /** More waits here than should. */
