@@ -35,6 +35,8 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
     for (const message of describeRecovery(recovery)) face.io.notify({ type: 'warning', message });
     assertRecovered(recovery);
     const controller = await registerController(store, systemClock);
+    const held = new Set<string>();
+    face.onSecondInterrupt(() => [...held]);
     return {
       environment: {
         stateDir: dir,
@@ -47,6 +49,7 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
         siteKey,
         version: version(),
         owner: userInfo().username,
+        held,
       },
       async close() {
         await unregisterController(store, controller);

@@ -38,6 +38,7 @@ export async function openEnvironment(
     siteKey: await loadSiteKey(stateDir),
     version: 'test',
     owner: 'test',
+    held: new Set(),
   };
 }
 

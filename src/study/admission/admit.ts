@@ -51,7 +51,9 @@ export async function admit(options: AdmissionOptions): Promise<{ admission: Adm
     ),
   );
   throwIfAborted(signal);
-  const lint = (await lintTask(task, environment.checkers)).map(({ message }) => message);
+  const lint = (await lintTask(task, environment.checkers))
+    .filter(({ severity }) => severity === 'error')
+    .map(({ message }) => message);
   const problems = brokenClauses({ definition: task.definition, runs, repeat, lint, traces: [...traces] });
   const admission: Admission = {
     version: 1,

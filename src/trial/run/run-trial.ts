@@ -12,7 +12,14 @@ import { releaseLease } from '../../testbed/lease/lease.js';
 import { decommissionGate, immediateGate, rebootGate, runningGate } from './gates.js';
 import { PhaseRunner } from './phase-runner.js';
 import { seal, type Ending } from './seal.js';
-import { beforeAgent, bootstrap, provisionCluster, recordBaseline, takeLease } from './set-up.js';
+import {
+  beforeAgent,
+  bootstrap,
+  heldCluster,
+  provisionCluster,
+  recordBaseline,
+  takeLease,
+} from './set-up.js';
 import { labelOf, type Trial, type TrialEnvironment, type TrialRequest, type TrialResult } from './trial.js';
 import { agentWindow, closeWindow } from './window.js';
 
@@ -186,6 +193,7 @@ async function clean(trial: Trial): Promise<true> {
     return true;
   }
   await owned?.destroy();
+  environment.held.delete(heldCluster(trial));
   await environment.store.db
     .deleteFrom('clusters')
     .where('lease', '=', trial.lease?.id ?? '')

@@ -36,6 +36,12 @@ export async function takeLease(trial: Trial): Promise<void> {
   });
 }
 
+/** How a cluster is named to a person who leaves without waiting for its end. */
+export function heldCluster(trial: Trial): string {
+  const clusterId = trial.id.slice(2);
+  return `the cluster ${clusterId} of ${trial.id}, in ${join(trial.environment.stateDir, 'clusters', clusterId)}`;
+}
+
 /** The layers of the task's image: those it names, and its own set-up on top where it has one. */
 export function imageLayers(task: TaskPackage): LayerRef[] {
   const setup = join(task.dir, 'environment', 'setup.sh');
@@ -48,6 +54,7 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   const { task, signal } = request;
   if (lease === undefined) throw new Error('no lease');
   const clusterId = trial.id.slice(2);
+  environment.held.add(heldCluster(trial));
   await moveNodes(environment.store, lease, 'provisioning', { clock: environment.clock });
   const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
   await environment.store.db

@@ -33,6 +33,8 @@ export interface TrialEnvironment {
   version: string;
   /** Who is asking: owner of the lease. */
   owner: string;
+  /** What this process holds at the moment, one noun phrase each: named when a person leaves at once. */
+  held: Set<string>;
 }
 
 export interface TrialRequest {
