@@ -59,7 +59,9 @@ export default tseslint.config(
   {
     languageOptions: {
       parserOptions: {
-        projectService: { allowDefaultProject: ['eslint.config.js', 'bin/*.mjs', 'scripts/*.mjs', 'bench/*.mjs'] },
+        projectService: {
+          allowDefaultProject: ['eslint.config.js', 'bin/*.mjs', 'scripts/*.mjs', 'bench/*.mjs'],
+        },
         tsconfigRootDir: import.meta.dirname,
       },
     },

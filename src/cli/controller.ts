@@ -5,7 +5,7 @@ import { stateDir } from '../core/paths.js';
 import { loadSiteKey } from '../record/ledger/site-key.js';
 import { registerController, unregisterController } from '../record/store/controllers.js';
 import { openStore } from '../record/store/store.js';
-import { createContainerBackend } from '../testbed/driver/container/index.js';
+import { backends } from '../testbed/driver/index.js';
 import type { CheckerMap } from '../trial/gate/checker.js';
 import { assertRecovered, describeRecovery, recover } from '../trial/run/recover.js';
 import type { TrialEnvironment } from '../trial/run/trial.js';
@@ -23,7 +23,7 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
   const store = await openStore(dir);
   try {
     const siteKey = await loadSiteKey(dir);
-    const backend = createContainerBackend({ stateDir: dir, clock: systemClock });
+    const backend = backends.container({ stateDir: dir, clock: systemClock });
     const recovery = await recover({
       store,
       backend,

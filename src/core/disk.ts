@@ -33,31 +33,17 @@ export async function writeFileAtomic(
   content: string | Uint8Array,
   mode = 0o644,
 ): Promise<void> {
-  await place(path, content, mode, true);
-}
-
-/** The same without waiting for the disk: whole after a crash of the process, not after a power cut. */
-export async function writeWhole(path: string, content: string | Uint8Array, mode = 0o644): Promise<void> {
-  await place(path, content, mode, false);
-}
-
-async function place(
-  path: string,
-  content: string | Uint8Array,
-  mode: number,
-  durable: boolean,
-): Promise<void> {
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`;
   try {
     const handle = await open(temporary, 'wx', mode);
     try {
       await handle.writeFile(content);
-      if (durable) await handle.sync();
+      await handle.sync();
     } finally {
       await handle.close();
     }
     await rename(temporary, path);
-    if (durable) await syncFolder(dirname(path));
+    await syncFolder(dirname(path));
   } catch (error) {
     // What cannot be removed either is a lesser evil than hiding the first error.
     await rm(temporary, { force: true }).catch(() => undefined);

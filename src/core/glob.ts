@@ -33,11 +33,6 @@ function bracket(inside: string): string {
   return negated ? `[^/${set}]` : `[${set}]`;
 }
 
-/** True when the text has a character that makes it a pattern. */
-export function isGlob(text: string): boolean {
-  return /[*?[{]/.test(text);
-}
-
 /** A test for many globs at once. */
 export function globMatcher(globs: readonly string[]): (text: string) => boolean {
   const expressions = globs.map(globToRegExp);

@@ -8,7 +8,7 @@ import { stateDir } from '../../core/paths.js';
 import { nullJournal } from '../../core/journal.js';
 import { openStore } from '../../record/store/store.js';
 import { writeSshConfig } from '../../testbed/cluster/ssh-config.js';
-import { createContainerBackend } from '../../testbed/driver/container/index.js';
+import { backends } from '../../testbed/driver/index.js';
 import { endCluster, listClusters, raiseCluster, unknownCluster } from '../../testbed/lease/kept-cluster.js';
 import type { ClusterEntry, Grounds } from '../../testbed/lease/kept-cluster.js';
 import { asRoot } from '../as-root.js';
@@ -99,7 +99,7 @@ export const clusterSsh: CliCommand<SshArguments> = {
       Promise.resolve(chooseCluster(clusters, args.node, args.cluster)),
     );
     const dir = stateDir();
-    const driverCluster = await createContainerBackend({ stateDir: dir }).open(entry.id, nullJournal);
+    const driverCluster = await backends.container({ stateDir: dir }).open(entry.id, nullJournal);
     const config = await writeSshConfig(dir, driverCluster);
     const words = args['--'] ?? [];
     const remote = words.length > 1 ? [words.map(shellQuote).join(' ')] : words;

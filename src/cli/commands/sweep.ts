@@ -3,7 +3,7 @@ import { systemClock } from '../../core/clock.js';
 import { stateDir } from '../../core/paths.js';
 import { loadSiteKey } from '../../record/ledger/site-key.js';
 import { openStore } from '../../record/store/store.js';
-import { createContainerBackend } from '../../testbed/driver/container/index.js';
+import { backends } from '../../testbed/driver/index.js';
 import { describeRecovery, recover } from '../../trial/run/recover.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand } from '../command.js';
@@ -29,7 +29,7 @@ export const sweepCommand: CliCommand<SweepArguments> = {
     const dir = stateDir();
     const store = await openStore(dir);
     try {
-      const backend = createContainerBackend({ stateDir: dir, clock: systemClock });
+      const backend = backends.container({ stateDir: dir, clock: systemClock });
       const siteKey = await loadSiteKey(dir);
       const recovery = await recover({
         store,

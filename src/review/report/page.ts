@@ -116,7 +116,7 @@ const read = (path: string): string => readFileSync(path, 'utf8');
 const require = createRequire(import.meta.url);
 
 const pageStyle = (): string => read(asset('src/review/report/page.css'));
-const pageScript = (): string => read(asset('src/review/report/page.js'));
+const pageScript = (): string => read(asset('src/review/report/browser.js'));
 const playerStyle = (): string => read(require.resolve('asciinema-player/dist/bundle/asciinema-player.css'));
 const playerScript = (): string =>
   read(require.resolve('asciinema-player/dist/bundle/asciinema-player.min.js'));

@@ -11,7 +11,7 @@ export interface BackendOptions {
   io?: IoHost;
 }
 
-export const backends: Readonly<Record<string, (options: BackendOptions) => Backend>> = {
+export const backends: Readonly<Record<'container' | 'fake', (options: BackendOptions) => Backend>> = {
   container: createContainerBackend,
   fake: createFakeBackend,
 };

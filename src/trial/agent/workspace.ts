@@ -58,7 +58,7 @@ export function sshConfig(nodes: readonly string[]): string {
     `  UserKnownHostsFile ${inside.home}/.ssh/known_hosts`,
     '  StrictHostKeyChecking yes',
     '  BatchMode yes',
-    '  LogLevel ERROR',
+    '  ServerAliveInterval 15',
     `  ProxyCommand socat - UNIX-CONNECT:${inside.sockets}/%h.sock`,
     '',
   ].join('\n');

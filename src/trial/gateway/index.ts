@@ -6,7 +6,6 @@ import { TrialGateway } from './gateway.js';
 import type { Gateway, GatewayOptions } from './options.js';
 
 export type { Gatekeeper } from './channel.js';
-export { defaultLimits } from './options.js';
 export type { Gateway, GatewayLimits, GatewayNode, GatewayOptions, GatewaySummary } from './options.js';
 
 /**

@@ -1,6 +1,7 @@
 /** The agent's window: gateway, sandbox, the agent itself, and the orderly end of everything it started. */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { InfrabedError, isInfrabedError } from '../../core/errors.js';
 import { packageRoot, runtimeDir } from '../../core/paths.js';
 import { connect } from '../../testbed/ssh/connect.js';
 import { generateKeyPair } from '../../testbed/ssh/keys.js';
@@ -37,6 +38,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
     what: 'sockets',
     end: () => rm(join(runtimeDir, trial.id), { recursive: true, force: true }),
   });
+  const recordLost = new AbortController();
   const gateway = await startGateway({
     trial: trial.id,
     journal: trial.journal,
@@ -46,6 +48,8 @@ export async function agentWindow(trial: Trial): Promise<void> {
     agentUid: uid,
     agentPublicKey: agentKey.publicKey,
     clock: environment.clock,
+    // What cannot be recorded must not go on: the agent is ended, and the trial with it.
+    onFault: (fault) => recordLost.abort(fault),
     nodes: trial.agentNodes.map((name) => ({
       name,
       connect: (nodeSignal) =>
@@ -96,7 +100,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
       room,
       deadlineMs,
       outputDir: trial.bundle.agentDir,
-      signal,
+      signal: AbortSignal.any([signal, recordLost.signal]),
       clock: environment.clock,
     });
     trial.timedOut = exit.timedOut;
@@ -104,8 +108,23 @@ export async function agentWindow(trial: Trial): Promise<void> {
     trial.journal.record({ kind: 'agent.exit', actor: 'agent', node: null, payload: { ...exit } });
   } finally {
     // Closing belongs to the window: nothing of the agent may reach a node once its time is over.
-    await gateway.close('window closed');
+    const { faults } = await gateway.close('window closed');
+    assertRecorded(faults, recordLost.signal.reason);
   }
+}
+
+/** @throws the fault of the record, or IB_LEDGER_INVALID with what the gateway says is missing. */
+function assertRecorded(faults: readonly string[], reason: unknown): void {
+  if (faults.length === 0) return;
+  if (isInfrabedError(reason)) throw reason;
+  throw new InfrabedError(
+    'IB_LEDGER_INVALID',
+    `The record of the agent's sessions is not whole: ${faults.join(' ')}`,
+    {
+      hint: 'Run the trial again; "df -h" shows whether the disk is full.',
+      cause: reason,
+    },
+  );
 }
 
 /** `command:/opt/agent/run ...`: the folder of a program that is no part of the system is shown too. */

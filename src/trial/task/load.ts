@@ -56,11 +56,6 @@ export async function loadTask(dir: string, options: LoadOptions = {}): Promise<
   };
 }
 
-/** Parses the text of a task.toml by itself, without its package. @throws InfrabedError IB_TASK_INVALID. */
-export function parseDefinition(text: string, dir: string): TaskDefinition {
-  return validate(dir, parseToml(dir, text), indexLines(text));
-}
-
 async function readToml(root: string): Promise<string> {
   try {
     return await readFile(join(root, 'task.toml'), 'utf8');
