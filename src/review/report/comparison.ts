@@ -25,7 +25,7 @@ export function comparisonLines(scores: readonly TrialScore[]): string[] {
     ...scores.map((score) => [
       printable(score.agent),
       ...gates.map((gate) => words[score.gates[gate].verdict]),
-      score.effective.toFixed(2),
+      score.reward.toFixed(2),
       score.outcome,
     ]),
   ];
@@ -67,9 +67,13 @@ export async function writeComparison(path: string, scores: readonly TrialScore[
         ${styleElement(style)}
       </head>
       <body>
+        <header>
+          <div>
+            <h1>${title}</h1>
+            <p>Which gate stopped which agent. Every row leads to the report of its trial.</p>
+          </div>
+        </header>
         <main>
-          <h1>${title}</h1>
-          <p>Which gate stopped which agent. Every row leads to the report of its trial.</p>
           <div class="scroll">
             <table>
               <thead>
@@ -98,7 +102,7 @@ function row(score: TrialScore): Html {
       <a href="${report}"><code>${score.agent}</code></a>
     </td>
     ${gates.map((gate) => cell(score, gate))}
-    <td>${score.effective.toFixed(2)}</td>
+    <td>${score.reward.toFixed(2)}</td>
     <td>${score.outcome}</td>
   </tr>`;
 }
