@@ -37,6 +37,7 @@ export function gateOptions(trial: Trial, moment: Moment): GateOptions {
     clock: environment.clock,
     signal: request.signal,
     onEvidence: (record: EvidenceRecord) => trial.bundle.evidence(record),
+    ...(trial.guard === undefined ? {} : { guard: trial.guard }),
     drift: async () => ({
       changes: await (changes ??= gatherDrift(trial, moment)),
       control: trial.drift.control,

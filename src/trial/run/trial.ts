@@ -14,6 +14,7 @@ import type { NodeFacts } from '../../testbed/facts/facts.js';
 import type { Lease } from '../../testbed/lease/lease.js';
 import type { DriftChange } from '../drift/drift.js';
 import type { CheckerMap, Gate } from '../gate/checker.js';
+import type { ToolGuard } from '../gate/tool-guard.js';
 import type { TaskPackage } from '../task/schema.js';
 import type { UnitSnapshot } from './close-nodes.js';
 import type { PhaseRunner } from './phase-runner.js';
@@ -85,6 +86,8 @@ export interface Trial {
   owned?: OwnedCluster;
   baseline: Map<string, NodeFacts>;
   units: Map<string, UnitSnapshot>;
+  /** Compares the tools of nodes that have no pristine programs; from the opening of the window on. */
+  guard?: ToolGuard;
   drift: DriftFile;
   gateSeconds: Partial<Record<Gate | 'window', number>>;
   timedOut: boolean;

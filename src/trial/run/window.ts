@@ -10,7 +10,9 @@ import { defaultLimits, makeRoom } from '../agent/limits.js';
 import { runAgent } from '../agent/run-agent.js';
 import { programFolder } from '../agent/sandbox.js';
 import { agentEnvironment, makeWorkspace } from '../agent/workspace.js';
+import { openToolGuard } from '../gate/tool-guard.js';
 import { startGateway } from '../gateway/index.js';
+import { effectiveChecks } from '../task/effective-checks.js';
 import { closeNodes, snapshotUnits } from './close-nodes.js';
 import { clusterOf, type Trial } from './trial.js';
 
@@ -29,6 +31,7 @@ export async function agentWindow(trial: Trial): Promise<void> {
   const { task, signal } = request;
   const agent = parseAgent(request.agent, task);
   for (const node of trial.agentNodes) trial.units.set(node, await snapshotUnits(cluster, node));
+  await guardTools(trial);
   const uid = agentUid(trial.id);
   const agentKey = generateKeyPair('agent');
   const socketDir = join(runtimeDir, trial.id, 'sockets');
@@ -125,6 +128,20 @@ function assertRecorded(faults: readonly string[], reason: unknown): void {
       cause: reason,
     },
   );
+}
+
+/** Nodes without a witness run checks with their own programs: those must be the ones of the window's opening. */
+async function guardTools(trial: Trial): Promise<void> {
+  const { environment, request, owned } = trial;
+  const unwitnessed = (owned?.driverCluster.nodes ?? []).filter((node) => node.witness === undefined);
+  if (unwitnessed.length === 0) return;
+  const uses = new Set(effectiveChecks(request.task.definition).map((check) => check.uses));
+  trial.guard = await openToolGuard({
+    cluster: clusterOf(trial),
+    nodes: unwitnessed.map((node) => node.name),
+    programs: [...uses].flatMap((name) => environment.checkers.get(name)?.programs ?? []),
+    signal: request.signal,
+  });
 }
 
 /** `command:/opt/agent/run ...`: the folder of a program that is no part of the system is shown too. */
