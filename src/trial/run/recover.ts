@@ -7,7 +7,6 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import { InfrabedError, isInfrabedError, messageOf } from '../../core/errors.js';
-import { withLock } from '../../core/lock.js';
 import { redactor } from '../../core/log.js';
 import { runtimeDir } from '../../core/paths.js';
 import { BundleWriter } from '../../record/bundle/writer.js';
@@ -19,6 +18,7 @@ import type { TrialsTable } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
 import { removeStaleKeys } from '../../testbed/cluster/create.js';
 import type { Backend } from '../../testbed/driver/driver.js';
+import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
 import { abandonedLeases, quarantineLease, releaseLease } from '../../testbed/lease/lease.js';
 import { loadTask } from '../task/load.js';
 import { removeEmptyRooms } from '../agent/limits.js';
@@ -42,7 +42,7 @@ export interface Recovery {
 
 /** Takes over from dead controllers; two starts at once do it one after the other. */
 export async function recover(options: RecoveryOptions): Promise<Recovery> {
-  return withLock(join(options.stateDir, 'recover.lock'), async () => {
+  return withClusterLock(options.stateDir, async () => {
     const recovery: Recovery = { trials: [], removed: [], failed: [] };
     const dead = await deadControllers(options.store);
     for (const trial of await abandonedTrials(options.store)) await endTrial(trial, options, recovery);

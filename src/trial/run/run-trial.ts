@@ -8,6 +8,7 @@ import { SwitchedJournal } from '../../core/journal.js';
 import { redactor } from '../../core/log.js';
 import { BundleWriter } from '../../record/bundle/writer.js';
 import { LedgerWriter } from '../../record/ledger/writer.js';
+import { clearAway } from '../../testbed/lease/kept-cluster.js';
 import { releaseLease } from '../../testbed/lease/lease.js';
 import { decommissionGate, immediateGate, rebootGate, runningGate } from './gates.js';
 import { PhaseRunner } from './phase-runner.js';
@@ -15,6 +16,7 @@ import { seal, type Ending } from './seal.js';
 import {
   beforeAgent,
   bootstrap,
+  clusterIdOf,
   heldCluster,
   provisionCluster,
   recordBaseline,
@@ -186,13 +188,16 @@ async function clean(trial: Trial): Promise<true> {
       .where('id', '=', owned.cluster.id)
       .execute();
     await owned.cluster.close();
+    environment.held.delete(heldCluster(trial));
     environment.io.notify({
       type: 'info',
       message: `The cluster ${owned.cluster.id} is kept: "infrabed cluster ssh NODE", then "infrabed cluster down".`,
     });
     return true;
   }
-  await owned?.destroy();
+  // One that could not be made may have left something: the lease is given back on proof that it has not.
+  if (owned !== undefined) await owned.destroy();
+  else if (trial.lease !== undefined) await clearAway(environment, clusterIdOf(trial));
   environment.held.delete(heldCluster(trial));
   await environment.store.db
     .deleteFrom('clusters')

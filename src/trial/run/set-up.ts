@@ -7,6 +7,7 @@ import { lastLines } from '../../core/exec.js';
 import { createCluster } from '../../testbed/cluster/create.js';
 import type { LayerRef } from '../../testbed/driver/driver.js';
 import { gatherFacts } from '../../testbed/facts/facts.js';
+import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
 import { moveNodes, takeNodes } from '../../testbed/lease/lease.js';
 import { provision } from '../../testbed/provision/provision.js';
 import { readControl } from '../drift/control.js';
@@ -36,9 +37,14 @@ export async function takeLease(trial: Trial): Promise<void> {
   });
 }
 
+/** A trial's cluster has the trial's id without its prefix: short, since names and paths of sockets are made from it. */
+export function clusterIdOf(trial: Pick<Trial, 'id'>): string {
+  return trial.id.slice(2);
+}
+
 /** How a cluster is named to a person who leaves without waiting for its end. */
 export function heldCluster(trial: Trial): string {
-  const clusterId = trial.id.slice(2);
+  const clusterId = clusterIdOf(trial);
   return `the cluster ${clusterId} of ${trial.id}, in ${join(trial.environment.stateDir, 'clusters', clusterId)}`;
 }
 
@@ -53,22 +59,24 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   const { environment, request, lease } = trial;
   const { task, signal } = request;
   if (lease === undefined) throw new Error('no lease');
-  const clusterId = trial.id.slice(2);
+  const clusterId = clusterIdOf(trial);
   environment.held.add(heldCluster(trial));
   await moveNodes(environment.store, lease, 'provisioning', { clock: environment.clock });
   const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
-  await environment.store.db
-    .insertInto('clusters')
-    .values({
-      id: clusterId,
-      lease: lease.id,
-      backend: environment.backend.name,
-      layers: JSON.stringify(task.definition.environment.layers),
-      nodes: JSON.stringify(nodes.map((node, index) => ({ ...node, node: lease.nodes[index] ?? node.name }))),
-      kept: 0,
-      created_at: environment.clock.now(),
-    })
-    .execute();
+  const row = {
+    id: clusterId,
+    lease: lease.id,
+    backend: environment.backend.name,
+    layers: JSON.stringify(task.definition.environment.layers),
+    nodes: JSON.stringify(nodes.map((node, index) => ({ ...node, node: lease.nodes[index] ?? node.name }))),
+    kept: 0,
+    created_at: environment.clock.now(),
+  };
+  await withClusterLock(
+    environment.stateDir,
+    () => environment.store.db.insertInto('clusters').values(row).execute(),
+    { signal },
+  );
   trial.owned = await createCluster({
     backend: environment.backend,
     id: clusterId,

@@ -1,19 +1,16 @@
 /** The agent's window: gateway, sandbox, the agent itself, and the orderly end of everything it started. */
-import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { InfrabedError, isInfrabedError } from '../../core/errors.js';
-import { packageRoot, runtimeDir } from '../../core/paths.js';
-import { connect } from '../../testbed/ssh/connect.js';
-import { generateKeyPair } from '../../testbed/ssh/keys.js';
-import { parseAgent } from '../agent/agent.js';
+import { throwIfAborted } from '../../core/clock.js';
+import { packageRoot } from '../../core/paths.js';
+import { parseAgent, type Agent } from '../agent/agent.js';
 import { defaultLimits, makeRoom } from '../agent/limits.js';
 import { runAgent } from '../agent/run-agent.js';
-import { programFolder } from '../agent/sandbox.js';
+import { programFolder, type SandboxPlan } from '../agent/sandbox.js';
 import { agentEnvironment, makeWorkspace } from '../agent/workspace.js';
 import { openToolGuard } from '../gate/tool-guard.js';
-import { startGateway } from '../gateway/index.js';
 import { effectiveChecks } from '../task/effective-checks.js';
 import { closeNodes, snapshotUnits } from './close-nodes.js';
+import { openRoute, type Route } from './route.js';
 import { clusterOf, type Trial } from './trial.js';
 
 /** Agents run under host users of this range: no account, above every range that nodes get. */
@@ -28,58 +25,13 @@ function agentUid(trialId: string): number {
 export async function agentWindow(trial: Trial): Promise<void> {
   const { environment, request } = trial;
   const cluster = clusterOf(trial);
-  const { task, signal } = request;
-  const agent = parseAgent(request.agent, task);
+  const agent = parseAgent(request.agent, request.task);
   for (const node of trial.agentNodes) trial.units.set(node, await snapshotUnits(cluster, node));
   await guardTools(trial);
   const uid = agentUid(trial.id);
-  const agentKey = generateKeyPair('agent');
-  const socketDir = join(runtimeDir, trial.id, 'sockets');
-  await mkdir(socketDir, { recursive: true, mode: 0o711 });
-  await chmod(join(runtimeDir, trial.id), 0o711);
-  trial.cleanups.push({
-    what: 'sockets',
-    end: () => rm(join(runtimeDir, trial.id), { recursive: true, force: true }),
-  });
-  const recordLost = new AbortController();
-  const gateway = await startGateway({
-    trial: trial.id,
-    journal: trial.journal,
-    objects: trial.bundle.objects,
-    sessionsDir: trial.bundle.sessionsDir,
-    socketDir,
-    agentUid: uid,
-    agentPublicKey: agentKey.publicKey,
-    clock: environment.clock,
-    // What cannot be recorded must not go on: the agent is ended, and the trial with it.
-    onFault: (fault) => recordLost.abort(fault),
-    nodes: trial.agentNodes.map((name) => ({
-      name,
-      connect: (nodeSignal) =>
-        connect({
-          name,
-          dial: (dialSignal) => cluster.dial(name, 22, dialSignal),
-          hostKey: cluster.node(name).hostKey,
-          username: 'root',
-          privateKey: trial.owned?.controllerKey ?? '',
-          keepAliveMs: 0,
-          signal: nodeSignal,
-        }),
-    })),
-  });
-  trial.cleanups.push({ what: 'gateway', end: () => gateway.close('end of trial').then(() => undefined) });
-  const workspaceDir = join(environment.stateDir, 'work', trial.id, 'agent');
-  const deadlineMs = environment.clock.now() + task.definition.agent.timeout_sec * 1000;
-  const workspace = await makeWorkspace({
-    dir: workspaceDir,
-    uid,
-    instruction: task.instruction,
-    nodes: trial.agentNodes,
-    ...agentKey,
-    gatewayHostKey: gateway.hostKeyLine,
-    deadlineMs,
-    program: agent.program,
-  });
+  const route = await openRoute(trial, uid);
+  const deadlineMs = environment.clock.now() + request.task.definition.agent.timeout_sec * 1000;
+  const plan = await planSandbox(trial, agent, { uid, route, deadlineMs });
   const room = await makeRoom(trial.id, defaultLimits);
   trial.cleanups.push({ what: 'agent limits', end: () => room.remove() });
   trial.journal.record({
@@ -90,20 +42,12 @@ export async function agentWindow(trial: Trial): Promise<void> {
   });
   try {
     const exit = await runAgent({
-      plan: {
-        ...workspace,
-        socketDir,
-        extraPaths: [...request.agentPaths, ...ownProgram(agent.kind, request.agent)],
-        hiddenPaths: [environment.stateDir, packageRoot, task.dir],
-        uid,
-        network: request.network,
-        env: agentEnvironment(trial.agentNodes, deadlineMs),
-      },
+      plan,
       argv: agent.argv,
       room,
       deadlineMs,
       outputDir: trial.bundle.agentDir,
-      signal: AbortSignal.any([signal, recordLost.signal]),
+      signal: AbortSignal.any([request.signal, route.recordLost]),
       clock: environment.clock,
     });
     trial.timedOut = exit.timedOut;
@@ -111,23 +55,38 @@ export async function agentWindow(trial: Trial): Promise<void> {
     trial.journal.record({ kind: 'agent.exit', actor: 'agent', node: null, payload: { ...exit } });
   } finally {
     // Closing belongs to the window: nothing of the agent may reach a node once its time is over.
-    const { faults } = await gateway.close('window closed');
-    assertRecorded(faults, recordLost.signal.reason);
+    await route.close();
   }
+  throwIfAborted(request.signal);
 }
 
-/** @throws the fault of the record, or IB_LEDGER_INVALID with what the gateway says is missing. */
-function assertRecorded(faults: readonly string[], reason: unknown): void {
-  if (faults.length === 0) return;
-  if (isInfrabedError(reason)) throw reason;
-  throw new InfrabedError(
-    'IB_LEDGER_INVALID',
-    `The record of the agent's sessions is not whole: ${faults.join(' ')}`,
-    {
-      hint: 'Run the trial again; "df -h" shows whether the disk is full.',
-      cause: reason,
-    },
-  );
+/** What the agent will see: its folder with instruction, keys and deadline, the sockets, its program. */
+async function planSandbox(
+  trial: Trial,
+  agent: Agent,
+  { uid, route, deadlineMs }: { uid: number; route: Route; deadlineMs: number },
+): Promise<SandboxPlan> {
+  const { environment, request, agentNodes } = trial;
+  const { stateDir } = environment;
+  const workspace = await makeWorkspace({
+    dir: join(stateDir, 'work', trial.id, 'agent'),
+    uid,
+    instruction: request.task.instruction,
+    nodes: agentNodes,
+    ...route.agentKey,
+    gatewayHostKey: route.hostKey,
+    deadlineMs,
+    program: agent.program,
+  });
+  return {
+    ...workspace,
+    socketDir: route.socketDir,
+    extraPaths: [...request.agentPaths, ...ownProgram(agent.kind, request.agent)],
+    hiddenPaths: [stateDir, packageRoot, request.task.dir],
+    uid,
+    network: request.network,
+    env: agentEnvironment(agentNodes, deadlineMs),
+  };
 }
 
 /** Nodes without a witness run checks with their own programs: those must be the ones of the window's opening. */
