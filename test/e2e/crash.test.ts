@@ -100,6 +100,22 @@ void t.test(
   },
 );
 
+void t.test('two runs at once on one state folder do not take each other for leftovers', async (t) => {
+  const stateDir = newStateDir();
+  let second: Promise<Ended> | undefined;
+  // The second one starts, and so looks for leftovers, while the first makes its cluster.
+  const first = await infrabed(stateDir, ['run', task, '--json'], (line) => {
+    if (line.startsWith('lease ...')) second ??= infrabed(stateDir, ['run', task, '--json']);
+  });
+  const both = [first, await second];
+  for (const ended of both) {
+    t.equal(ended?.exitStatus, 0, ended?.stderr);
+    t.match(jsonLines(ended?.stdout ?? '')[0], { outcome: 'resolved' });
+  }
+  await nothingLeft(t, stateDir);
+  removeStateDir(stateDir);
+});
+
 void t.test('Ctrl-C ends the trial in order, as cancelled', async (t) => {
   const stateDir = newStateDir();
   const ended = await infrabed(stateDir, ['run', task, '--json'], (line, child) => {

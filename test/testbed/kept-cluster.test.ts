@@ -10,6 +10,7 @@ import { registerController } from '../../src/record/store/controllers.js';
 import { openStore } from '../../src/record/store/store.js';
 import { keyFolder, removeStaleKeys } from '../../src/testbed/cluster/create.js';
 import { sshConfig, writeSshConfig } from '../../src/testbed/cluster/ssh-config.js';
+import { withClusterLock } from '../../src/testbed/lease/cluster-lock.js';
 import { endCluster, listClusters, raiseCluster } from '../../src/testbed/lease/kept-cluster.js';
 import type { Grounds } from '../../src/testbed/lease/kept-cluster.js';
 import { abandonedLeases } from '../../src/testbed/lease/lease.js';
@@ -35,6 +36,25 @@ const statesIn = async ({ store }: Grounds): Promise<Record<string, number>> => 
   for (const { state } of rows) counts[state] = (counts[state] ?? 0) + 1;
   return counts;
 };
+
+t.test('a cluster is not written down in the middle of a search for leftovers', async (t) => {
+  const ground = await grounds(t);
+  let found = (): void => undefined;
+  const searching = new Promise<void>((resolve) => (found = resolve));
+  let begun = (): void => undefined;
+  const started = new Promise<void>((resolve) => (begun = resolve));
+  const search = withClusterLock(ground.stateDir, async () => {
+    begun();
+    await searching;
+    return { rows: (await listClusters(ground.store)).length, made: ground.backend.clusters.size };
+  });
+  await started;
+  const raising = raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada' });
+  await systemClock.sleep(300);
+  found();
+  t.same(await search, { rows: 0, made: 0 });
+  t.match(await raising, { kept: true });
+});
 
 t.test('raised, listed and ended', async (t) => {
   const ground = await grounds(t);

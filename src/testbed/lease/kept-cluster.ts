@@ -13,6 +13,7 @@ import { createCluster, removeKeys } from '../cluster/create.js';
 import type { OwnedCluster } from '../cluster/create.js';
 import type { Backend } from '../driver/driver.js';
 import { provision } from '../provision/provision.js';
+import { withClusterLock } from './cluster-lock.js';
 import { adoptLease, moveNodes, quarantineLease, releaseLease, takeNodes } from './lease.js';
 import type { Lease } from './lease.js';
 
@@ -76,18 +77,16 @@ export async function raiseCluster(grounds: Grounds, options: RaiseOptions): Pro
     roles: [] as string[],
   }));
   const createdAt = clock.now();
-  await store.db
-    .insertInto('clusters')
-    .values({
-      id,
-      lease: lease.id,
-      backend: grounds.backend.name,
-      layers: JSON.stringify(layers),
-      nodes: JSON.stringify(nodes),
-      kept: 0,
-      created_at: createdAt,
-    })
-    .execute();
+  const row = {
+    id,
+    lease: lease.id,
+    backend: grounds.backend.name,
+    layers: JSON.stringify(layers),
+    nodes: JSON.stringify(nodes),
+    kept: 0,
+    created_at: createdAt,
+  };
+  await withClusterLock(grounds.stateDir, () => store.db.insertInto('clusters').values(row).execute());
   try {
     const owned = await build(grounds, lease, id, nodes, options);
     await owned.cluster.close();
@@ -173,7 +172,7 @@ async function abandon(grounds: Grounds, lease: Lease, id: string): Promise<void
  * Proves that nothing of a cluster is left, removing it where it is.
  * @throws InfrabedError IB_NODE_FAILED naming what could not be removed.
  */
-async function clearAway(
+export async function clearAway(
   grounds: Pick<Grounds, 'backend' | 'stateDir' | 'store'>,
   id: string,
 ): Promise<void> {
@@ -184,8 +183,10 @@ async function clearAway(
   } catch (error) {
     if (!isInfrabedError(error, 'IB_CLUSTER_UNKNOWN')) throw error;
     // The backend's own record is gone, so only a search finds what may be left.
-    const rows = await store.db.selectFrom('clusters').select('id').where('id', '!=', id).execute();
-    const report = await backend.sweep(new Set(rows.map((row) => row.id)));
+    const report = await withClusterLock(stateDir, async () => {
+      const rows = await store.db.selectFrom('clusters').select('id').where('id', '!=', id).execute();
+      return backend.sweep(new Set(rows.map((row) => row.id)));
+    });
     if (report.failed.length > 0)
       throw new InfrabedError('IB_NODE_FAILED', report.failed.join(' '), { cause: error });
   }
