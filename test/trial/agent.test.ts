@@ -6,7 +6,7 @@ import { systemClock } from '../../src/core/clock.js';
 import { parseAgent } from '../../src/trial/agent/agent.js';
 import { makeRoom } from '../../src/trial/agent/limits.js';
 import { runAgent, type AgentExit } from '../../src/trial/agent/run-agent.js';
-import { sandboxArguments, type SandboxPlan } from '../../src/trial/agent/sandbox.js';
+import { programFolder, sandboxArguments, type SandboxPlan } from '../../src/trial/agent/sandbox.js';
 import { agentEnvironment, makeWorkspace } from '../../src/trial/agent/workspace.js';
 import { taskSchema, type TaskPackage } from '../../src/trial/task/schema.js';
 
@@ -127,6 +127,20 @@ t.test('a hidden folder below a visible one is empty', async (t) => {
   t.notMatch(stdout, /tasks/);
 });
 
+t.test('whatever is shown, what is hidden stays covered; a program at the root is shown alone', async (t) => {
+  const hidden = join(root, 'hidden-everywhere');
+  mkdirSync(hidden, { recursive: true });
+  const args = sandboxArguments(await plan('all', { extraPaths: ['/'], hiddenPaths: [hidden] }));
+  t.equal(args[args.indexOf(hidden) - 1], '--tmpfs');
+  t.equal(programFolder(join(root, 'no-such-program')), null);
+  t.equal(programFolder('/usr/bin/env'), null);
+  const program = join(root, 'hidden-everywhere', 'agent.sh');
+  writeFileSync(program, '');
+  t.equal(programFolder(program), hidden);
+  t.equal(programFolder('/proc'), '/proc', 'not its folder, which is /');
+  t.end();
+});
+
 t.test('an agent that never ends is ended with everything it started', async (t) => {
   const { exit } = await sh('(setsid sleep 1000 &) ; trap "" TERM; while :; do sleep 1; done', {
     limitMs: 700,
@@ -136,12 +150,16 @@ t.test('an agent that never ends is ended with everything it started', async (t)
 });
 
 t.test('a process left in the background dies with the agent', async (t) => {
-  const marker = join(root, 'background');
-  mkdirSync(marker, { recursive: true });
+  const { homeDir } = await plan('background');
   const { exit } = await sh(
     '(setsid sh -c "while :; do date +%s%N > /agent/alive; sleep 0.05; done" &) ; sleep 0.3',
+    { plan: { homeDir } },
   );
   t.equal(exit.exitCode, 0);
+  const alive = (): string => readFileSync(join(homeDir, 'alive'), 'utf8');
+  const last = alive();
+  await systemClock.sleep(300);
+  t.equal(alive(), last, 'it writes no more');
 });
 
 t.test('an agent that prints 256 MiB is kept at its first and last MiB, in bounded memory', async (t) => {

@@ -1,4 +1,5 @@
 /** `infrabed run`: one task, one agent, some attempts; the scorecard of each. */
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InfrabedError } from '../../core/errors.js';
 import { comparisonLines, terminalReport, writeComparison } from '../../review/report/index.js';
@@ -75,6 +76,7 @@ export const runCommand: CliCommand<RunArguments> = {
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
     for (const agent of args.agent) parseAgent(agent, task);
+    const agentPaths = args['agent-path'].map(agentPath);
     if (asRoot(face)) return;
     const controller = await openController(face, checkers);
     const scores: TrialScore[] = [];
@@ -92,7 +94,7 @@ export const runCommand: CliCommand<RunArguments> = {
           attempt,
           network: args.network,
           keep: args.keep,
-          agentPaths: args['agent-path'],
+          agentPaths,
           signal: face.signal,
         });
         scores.push(score);
@@ -109,6 +111,18 @@ export const runCommand: CliCommand<RunArguments> = {
     }
   },
 };
+
+/** A folder to be shown to the agent. @throws InfrabedError IB_USAGE before anything is built for it in vain. */
+function agentPath(path: string): string {
+  const full = resolve(path);
+  if (full === '/') {
+    throw new InfrabedError('IB_USAGE', '--agent-path / would show the whole machine to the agent.', {
+      hint: "Name the folders that the agent's program needs.",
+    });
+  }
+  if (!existsSync(full)) throw new InfrabedError('IB_USAGE', `--agent-path ${full} does not exist.`);
+  return full;
+}
 
 /** Every agent in turn before the next attempt, so that a slow hour hits all alike. */
 function plan(args: Pick<RunArguments, 'agent' | 'attempts'>): { agent: string; attempt: number }[] {

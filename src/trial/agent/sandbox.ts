@@ -101,12 +101,20 @@ function hiddenBelow(plan: SandboxPlan): string[] {
   return plan.hiddenPaths
     .filter((path) => existsSync(path))
     .map((path) => realpathSync(path))
-    .filter((path) => visible.some((folder) => path === folder || path.startsWith(folder + sep)));
+    .filter((path) => visible.some((folder) => path === folder || isBelow(path, folder)));
 }
 
-/** The folder to show for a program given by path, or null where it lies in a system folder anyway. */
+function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+}
+
+/**
+ * The folder to show for a program given by path, or null where it lies in a system folder anyway. Of a program at
+ * the root the file alone: its folder is the whole machine.
+ */
 export function programFolder(program: string): string | null {
   if (!program.startsWith('/') || !existsSync(program)) return null;
   const real = realpathSync(program);
-  return systemFolders.some((folder) => real.startsWith(folder + sep)) ? null : dirname(real);
+  if (systemFolders.some((folder) => isBelow(real, folder))) return null;
+  return dirname(real) === sep ? real : dirname(real);
 }
