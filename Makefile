@@ -4,6 +4,9 @@
 # Root is needed for containers; sudo is used where you are not root.
 AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI)
 
+# By its full path: sudo's own PATH does not lead to a Node.js of nvm or /opt.
+NODE := $(shell command -v node || echo node)
+
 setup:
 	@sh scripts/setup.sh
 
@@ -11,13 +14,13 @@ build:
 	@npm run --silent build
 
 demo: setup
-	@$(AS_ROOT) node scripts/demo.mjs
+	@$(AS_ROOT) $(NODE) scripts/demo.mjs
 
 test: setup lint
-	@$(AS_ROOT) node scripts/test.mjs $(FILES)
+	@$(AS_ROOT) $(NODE) scripts/test.mjs $(FILES)
 
 bench: setup
-	@$(AS_ROOT) node --import=tsx bench/index.ts
+	@$(AS_ROOT) $(NODE) --import=tsx bench/index.ts
 
 lint:
 	@npm run --silent lint

@@ -3,6 +3,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# Node.js is not installed here: Debian's own is older than what is needed, and which one is yours to choose.
+if ! command -v node >/dev/null 2>&1 || ! command -v npm >/dev/null 2>&1; then
+  echo "setup: Node.js 20.19 or newer, with npm, has to be installed first" >&2
+  exit 1
+fi
+node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' || {
+  echo "setup: Node.js $(node --version) is too old: 20.19 or newer is needed" >&2
+  exit 1
+}
+
 packages=""
 need() { # need PROGRAM PACKAGE
   command -v "$1" >/dev/null 2>&1 || packages="$packages $2"
@@ -20,16 +30,25 @@ need ip iproute2
 need python3 python3
 need make make
 need g++ g++
+need sysctl procps
+[ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || packages="$packages debian-archive-keyring"
 [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
 command -v ansible-runner >/dev/null 2>&1 || /usr/bin/python3 -c 'import ansible_runner' 2>/dev/null || packages="$packages python3-ansible-runner"
 packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
 
 if [ -n "$(printf %s "$packages" | tr -d ' ')" ]; then
   as_root=""
-  [ "$(id -u)" -eq 0 ] || as_root="sudo"
+  if [ "$(id -u)" -ne 0 ]; then
+    as_root="sudo"
+    command -v sudo >/dev/null 2>&1 || {
+      echo "setup: missing packages: $packages" >&2
+      echo "setup: run it as root, or install them (or sudo) first" >&2
+      exit 1
+    }
+  fi
   echo "setup: installing with apt: $packages"
   $as_root apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages
 else
   echo "setup: every Debian package that is needed is there"
 fi
