@@ -152,6 +152,16 @@ await t.test('trials side by side', { jobs: 3, timeout: 900_000 }, (t) => {
     t.ok((close?.payload['killedProcesses'] as unknown[]).length >= 2);
   });
 
+  test('loops are dead too where systemd was made deaf', async (t) => {
+    const { score } = await attempt(script('deaf'));
+    t.equal(output(score).trim(), 'deaf 3', 'systemd does not answer; the goal and two loops');
+    t.same(verdicts(score, 'nothing-rewrites'), { immediate: 'pass' });
+    const close = ledger(score).find((record) => record.kind === 'node.close' && record.node === 'node0');
+    t.match(close?.payload['silence'], /systemctl show failed/);
+    t.ok((close?.payload['killedProcesses'] as unknown[]).length >= 2);
+    t.not(score.outcome, 'verifier_error');
+  });
+
   test('tools that lie fail the checks they were to deceive, and nothing ends as a verifier error', async (t) => {
     const { score } = await attempt(script('liar'));
     t.same(verdicts(score, 'cron-runs'), { immediate: 'fail', reboot: 'fail' });

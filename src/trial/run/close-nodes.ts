@@ -20,6 +20,8 @@ const closedSchema = z.object({
   stillActive: z.array(z.string()),
   newUnits: z.array(z.string()),
   newProcesses: z.array(process),
+  /** Why systemd could not be asked; the processes were told apart by their control groups then. */
+  silence: z.string().optional(),
 });
 export type ClosedNode = z.output<typeof closedSchema>;
 

@@ -2,7 +2,8 @@
 
 `node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close SNAPSHOT`, given
 such an object, kills every session scope, user manager and transient unit that is not in it and
-every process outside all units or with a login's environment, and prints what it killed and what it left.
+every process outside all units or with a login's environment, and prints what it killed and what it left. Where
+systemd does not answer (root can take its sockets away), control groups and files of transient units tell instead.
 """
 import json
 import os
@@ -70,6 +71,22 @@ def processes():
         yield {"pid": int(entry), "started": int(fields[19]) / ticks, "cgroup": path, "command": command, "login": login}
 
 
+def is_loose(cgroup):
+    """Without systemd's word: in a login's part of the tree, a scope, or a unit that has no file of its own."""
+    names = cgroup.strip("/").split("/")
+    if names[0] == "user.slice" or names[-1].endswith(".scope"):
+        return True
+    return any(os.path.lexists("/run/systemd/transient/" + name) for name in names if name.endswith(".service"))
+
+
+def asked():
+    """The units, or none of them and the reason."""
+    try:
+        return units(), None
+    except (SystemExit, subprocess.TimeoutExpired) as error:
+        return [], str(error)
+
+
 def kill_unit(name):
     systemctl("kill", "--kill-whom=all", "--signal=SIGKILL", name)
     systemctl("stop", "--no-block", name)
@@ -78,7 +95,7 @@ def kill_unit(name):
 
 def close(before):
     known = {unit["Id"] for unit in before["units"]}
-    now = units()
+    now, silence = asked()
     new = [unit for unit in now if unit["Id"] not in known]
     doomed = [unit["Id"] for unit in now if is_left_behind(unit, known)]
     for name in doomed:
@@ -88,7 +105,8 @@ def close(before):
     strays = []
     for process in processes():
         homeless = process["cgroup"] in ("/", "/init.scope")
-        if process["cgroup"].startswith("/..") or not (homeless or process["login"]):
+        loose = silence is not None and is_loose(process["cgroup"])
+        if process["cgroup"].startswith("/..") or not (homeless or process["login"] or loose):
             continue
         try:
             os.kill(process["pid"], signal.SIGKILL)
@@ -97,17 +115,17 @@ def close(before):
             pass
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
-        alive = {unit["Id"] for unit in units() if unit["Id"] in doomed}
-        if not alive:
+        if not doomed or not any(unit["Id"] in doomed for unit in asked()[0]):
             break
         time.sleep(0.05)
     left = [p for p in processes() if p["started"] > before["at"] and not p["cgroup"].startswith("/..")]
     return {
         "killedUnits": sorted(doomed),
         "killedProcesses": [{"pid": p["pid"], "command": p["command"]} for p in strays],
-        "stillActive": sorted(unit["Id"] for unit in units() if unit["Id"] in doomed),
+        "stillActive": sorted(unit["Id"] for unit in asked()[0] if unit["Id"] in doomed),
         "newUnits": sorted(u["Id"] for u in new if u["Id"] not in doomed and u["Id"].endswith((".service", ".timer", ".socket"))),
         "newProcesses": [{"pid": p["pid"], "command": p["command"], "cgroup": p["cgroup"]} for p in left][:200],
+        **({} if silence is None else {"silence": silence}),
     }
 
 
