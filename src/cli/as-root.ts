@@ -1,6 +1,8 @@
 /** Containers need root: a command that does is started again once through sudo, and says so. */
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { InfrabedError } from '../core/errors.js';
+import { rootStateDir, stateDir } from '../core/paths.js';
 import type { Face } from './command.js';
 
 /** Settings that keep their meaning for the other user; INFRABED_STATE_DIR is left out where it is not set: root has its own. */
@@ -42,4 +44,32 @@ export function asRoot(face: Face): boolean {
   }
   face.exitStatus = result.status ?? 3;
   return true;
+}
+
+/**
+ * For commands that only look: where a person's trials ran through sudo, they lie in root's state folder, which root
+ * alone can read. `named` is a path or id that the command was given; a path needs nobody else.
+ */
+export function asRootToLook(face: Face, named?: string): boolean {
+  const elsewhere = trialsAreElsewhere({
+    isRoot: process.getuid?.() === 0,
+    chosen: process.env['INFRABED_STATE_DIR'] !== undefined,
+    ownState: existsSync(stateDir()),
+    rootState: existsSync(rootStateDir),
+    named: named !== undefined && existsSync(named),
+  });
+  return elsewhere && asRoot(face);
+}
+
+/** True when what is looked for can only lie in root's state folder. */
+export function trialsAreElsewhere(found: {
+  isRoot: boolean;
+  /** INFRABED_STATE_DIR says where to look. */
+  chosen: boolean;
+  ownState: boolean;
+  rootState: boolean;
+  /** A file or folder of that name is there. */
+  named: boolean;
+}): boolean {
+  return !found.isRoot && !found.chosen && !found.ownState && found.rootState && !found.named;
 }

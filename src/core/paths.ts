@@ -5,10 +5,13 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { InfrabedError } from './errors.js';
 
+/** Of root, and so of everything that ran through sudo. */
+export const rootStateDir = '/var/lib/infrabed';
+
 /** INFRABED_STATE_DIR, else /var/lib/infrabed for root, else $XDG_STATE_HOME/infrabed (default ~/.local/state). */
 export function stateDir(env: NodeJS.ProcessEnv = process.env): string {
   if (env['INFRABED_STATE_DIR']) return resolve(env['INFRABED_STATE_DIR']);
-  if (process.getuid?.() === 0) return '/var/lib/infrabed';
+  if (process.getuid?.() === 0) return rootStateDir;
   return join(env['XDG_STATE_HOME'] ?? join(homedir(), '.local', 'state'), 'infrabed');
 }
 

@@ -4,6 +4,7 @@ import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import yargs from 'yargs';
+import { trialsAreElsewhere } from '../../src/cli/as-root.js';
 import type { CliNoun, Face } from '../../src/cli/command.js';
 import { ledgerNoun } from '../../src/cli/commands/ledger.js';
 import { trialNoun } from '../../src/cli/commands/trial.js';
@@ -92,6 +93,19 @@ t.test('a site without trials says so, and looking makes no store', async (t) =>
   await t.rejects(infrabed(trialNoun, 'show', 't-1'), { code: 'IB_TRIAL_UNKNOWN' });
   t.notOk(existsSync(state));
 });
+
+t.test(
+  "trials that ran through sudo are looked for in root's state folder, and only where nothing nearer is",
+  (t) => {
+    const found = { isRoot: false, chosen: false, ownState: false, rootState: true, named: false };
+    t.ok(trialsAreElsewhere(found));
+    for (const nearer of ['isRoot', 'chosen', 'ownState', 'named']) {
+      t.notOk(trialsAreElsewhere({ ...found, [nearer]: true }), nearer);
+    }
+    t.notOk(trialsAreElsewhere({ ...found, rootState: false }));
+    t.end();
+  },
+);
 
 t.test('trials are listed oldest first, one JSON object a line', async (t) => {
   const store = await openStore(await ownState(t));

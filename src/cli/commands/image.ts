@@ -9,7 +9,7 @@ import {
   mountedLayers,
   type LayerRecord,
 } from '../../testbed/driver/container/index.js';
-import { asRoot } from '../as-root.js';
+import { asRoot, asRootToLook } from '../as-root.js';
 import { toYargs, type CliCommand, type CliNoun } from '../command.js';
 
 const cache = (): ImageCache => new ImageCache(imageCacheDir(stateDir()));
@@ -29,6 +29,7 @@ const list: CliCommand<{ json: boolean }> = {
   describe: 'layers in the cache: mounted by a node, current, or unused',
   builder: (yargs) => yargs.option('json', json).example('$0 image list', 'name, key, packages, size, use'),
   async handler(args, face) {
+    if (asRootToLook(face)) return;
     const useOf = await uses();
     const records = await cache().list();
     for (const record of records) {

@@ -3,6 +3,7 @@ import { stateDir } from '../../core/paths.js';
 import { verifyBundleFiles, type FileCheck } from '../../record/bundle/files.js';
 import { readPublicKey, sitePublicKey } from '../../record/ledger/site-key.js';
 import { verifyLedger, type Verification } from '../../record/ledger/verify.js';
+import { asRootToLook } from '../as-root.js';
 import { namedBundle } from '../bundle-argument.js';
 import { toYargs, type CliCommand, type CliNoun, type Face } from '../command.js';
 import { printable } from '../../core/printable.js';
@@ -34,6 +35,7 @@ const verify: CliCommand<VerifyArguments> = {
       .example('$0 ledger verify t-20260115-093000-abcd', 'a trial of this site')
       .example('$0 ledger verify ./bundle --public-key site.pub', 'a bundle from elsewhere'),
   async handler(args, face) {
+    if (asRootToLook(face, args.bundle)) return;
     const { dir, ours } = await namedBundle(args.bundle);
     const { publicKey, trust } = await trustedKey(args['public-key'], ours);
     const result = await verifyLedger(dir, publicKey === undefined ? {} : { publicKey });

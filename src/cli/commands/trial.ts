@@ -8,6 +8,7 @@ import { reporters, terminalReport, writeHtmlReport } from '../../review/report/
 import { gradeBundle, loadScore, saveScore } from '../../review/score/grade.js';
 import type { TrialScore } from '../../review/score/score.js';
 import { checkers } from '../../../checkers/index.js';
+import { asRootToLook } from '../as-root.js';
 import { namedBundle } from '../bundle-argument.js';
 import { toYargs, type CliCommand, type CliNoun, type Face } from '../command.js';
 
@@ -34,6 +35,7 @@ const list: CliCommand<ListArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object a trial' })
       .example('$0 trial list --json', 'for other programs'),
   handler: async ({ json }, face) => {
+    if (asRootToLook(face)) return;
     const trials = await storedTrials(stateDir());
     if (json) for (const trial of trials) face.printJson(trial);
     else for (const line of listing(trials)) face.print(line);
@@ -95,6 +97,7 @@ const show: CliCommand<ShowArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object' })
       .example('$0 trial show t-20260115-093000-abcd', 'what it achieved, and where it failed'),
   handler: async (args, face) => {
+    if (asRootToLook(face, args.trial)) return;
     const { dir } = await namedBundle(args.trial);
     present(await scoreOf(dir), args.json, face);
   },
@@ -130,6 +133,7 @@ const report: CliCommand<ReportArguments> = {
       })
       .example('$0 trial report t-20260115-093000-abcd --format html', 'one page to open in a browser'),
   handler: async ({ trial, format }, face) => {
+    if (asRootToLook(face, trial)) return;
     const { dir } = await namedBundle(trial);
     const score = await scoreOf(dir);
     if (format === 'html') face.print(await writeHtmlReport(dir, score));
@@ -149,6 +153,7 @@ const regrade: CliCommand<ShowArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object' })
       .example('$0 trial regrade ./bundle', 'a bundle from anywhere'),
   handler: async (args, face) => {
+    if (asRootToLook(face, args.trial)) return;
     const { dir, ours } = await namedBundle(args.trial);
     const before = await loadScore(dir);
     const score = carryOver(before, await gradeBundle(dir, checkers));
