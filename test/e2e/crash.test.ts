@@ -109,7 +109,7 @@ void t.test('two runs at once on one state folder do not take each other for lef
   });
   const both = [first, await second];
   for (const ended of both) {
-    t.equal(ended?.exitStatus, 0, ended?.stderr);
+    t.equal(ended?.exitStatus, 0, ended?.stderr ?? 'the second run was started');
     t.match(jsonLines(ended?.stdout ?? '')[0], { outcome: 'resolved' });
   }
   await nothingLeft(t, stateDir);
