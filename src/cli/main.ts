@@ -1,4 +1,5 @@
 /** The command line: the explicit list of commands, errors as sentences, exit statuses. */
+import { setMaxListeners } from 'node:events';
 import yargs from 'yargs';
 import { InfrabedError, isInfrabedError, messageOf } from '../core/errors.js';
 import { redactor } from '../core/log.js';
@@ -104,6 +105,8 @@ function interruptions(host: TerminalHost): {
   secondPress: (leftovers: () => string[]) => void;
 } {
   const controller = new AbortController();
+  // Every wait of every trial side by side listens to this one signal, which is no leak.
+  setMaxListeners(0, controller.signal);
   let leftovers: () => string[] = () => [];
   const onSignal = (): void => {
     if (!controller.signal.aborted) {

@@ -2,6 +2,7 @@
 import pLimit from 'p-limit';
 import { throwIfAborted } from '../../core/clock.js';
 import { silentHost } from '../../core/io.js';
+import type { Cluster } from '../../testbed/cluster/cluster.js';
 import { lintTask } from '../../trial/task/lint.js';
 import type { TaskPackage } from '../../trial/task/schema.js';
 import type { TrialEnvironment } from '../../trial/run/trial.js';
@@ -28,48 +29,77 @@ export interface AdmissionOptions {
  * @throws InfrabedError IB_CANCELLED, or when trials cannot be run at all.
  */
 export async function admit(options: AdmissionOptions): Promise<{ admission: Admission; path: string }> {
-  const { environment, task, repeat, parallel, signal } = options;
-  const image = await environment.backend.prepareImage(imageLayers(task), environment.io, signal);
+  const { environment, task, repeat, signal } = options;
+  // Taken before the first trial: what changes meanwhile must not count as admitted.
+  const hashes = {
+    task: task.hash,
+    checkers: await checkersHash(),
+    image: await environment.backend.prepareImage(imageLayers(task), environment.io, signal),
+  };
   await ensureControl(environment, { task, signal, admitted: false });
-  const agents = plan(task, repeat);
   const needles = await taskNeedles(task.dir);
-  const traces = new Set<string>();
-  const limit = pLimit(parallel);
-  let done = 0;
-  const runs = await Promise.all(
-    agents.map((agent, index) =>
-      limit(async () => {
-        const run = await trial(options, agent, index, async (cluster) => {
-          if (agent !== 'noop') return;
-          for (const node of task.definition.environment.nodes.filter((each) => each.agent)) {
-            for (const trace of await searchTraces(cluster, node.name, needles)) traces.add(trace);
-          }
-        });
-        options.onRun(run, ++done, agents.length);
-        return run;
-      }),
-    ),
-  );
-  throwIfAborted(signal);
+  const { runs, traces } = await runAll(options, needles);
   const lint = (await lintTask(task, environment.checkers))
     .filter(({ severity }) => severity === 'error')
     .map(({ message }) => message);
-  const problems = brokenClauses({ definition: task.definition, runs, repeat, lint, traces: [...traces] });
+  const problems = brokenClauses({ definition: task.definition, runs, repeat, lint, traces });
   const admission: Admission = {
     version: 1,
     task: task.definition.task.name,
     admitted: problems.length === 0,
     problems,
     date: new Date(environment.clock.now()).toISOString().slice(0, 10),
-    hashes: { task: task.hash, checkers: await checkersHash(), image },
+    hashes,
     versions: { infrabed: environment.version, node: process.version },
     repeat,
     flakeRate: flakeRate(runs),
     risk: 'not measured',
-    traces: { searched: needles.length, found: [...traces] },
+    traces: { searched: needles.length, found: traces },
     runs,
   };
   return { admission, path: await saveAdmission(task, admission) };
+}
+
+/** Every trial of the plan. When one cannot be run at all, the others are ended in order before that is told. */
+async function runAll(
+  options: AdmissionOptions,
+  needles: readonly string[],
+): Promise<{ runs: AdmissionRun[]; traces: string[] }> {
+  const { task, repeat, signal } = options;
+  const agents = plan(task, repeat);
+  const traces = new Set<string>();
+  const giveUp = new AbortController();
+  const together = { ...options, signal: AbortSignal.any([signal, giveUp.signal]) };
+  const limit = pLimit(options.parallel);
+  let done = 0;
+  const results = await Promise.allSettled(
+    agents.map((agent, index) =>
+      limit(async () => {
+        throwIfAborted(together.signal);
+        try {
+          const run = await trial(together, agent, index, async (cluster) => {
+            if (agent === 'noop')
+              for (const trace of await tracesOn(cluster, task, needles)) traces.add(trace);
+          });
+          options.onRun(run, ++done, agents.length);
+          return run;
+        } catch (error) {
+          giveUp.abort(error);
+          throw error;
+        }
+      }),
+    ),
+  );
+  throwIfAborted(signal);
+  if (giveUp.signal.aborted) throw giveUp.signal.reason;
+  const runs = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  return { runs, traces: [...traces] };
+}
+
+async function tracesOn(cluster: Cluster, task: TaskPackage, needles: readonly string[]): Promise<string[]> {
+  const nodes = task.definition.environment.nodes.filter((node) => node.agent);
+  const found = await Promise.all(nodes.map((node) => searchTraces(cluster, node.name, needles)));
+  return found.flat();
 }
 
 /** Reference solutions, idle run and every mutant; the order says what is learned first. */
