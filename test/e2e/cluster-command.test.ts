@@ -1,6 +1,6 @@
 /** `infrabed cluster` as a person uses it: make, log in, end, two at once, and a kill in the middle. */
 import t from 'tap';
-import { mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { waitFor } from '../../src/core/clock.js';
@@ -103,12 +103,14 @@ t.test('infrabed cluster', { skip }, async (t) => {
     });
     child.kill('SIGKILL');
     await ended;
+    mkdirSync(join(stateDir, 'work', 'c-gone'), { recursive: true });
     const swept = await infrabed(['sweep']);
     t.equal(swept.exitCode, 0, swept.stderr);
     t.match(`${swept.stdout}${swept.stderr}`, /Lease l-.*cluster up/);
     t.strictSame(await list(), []);
     t.strictSame(readdirSync(join(stateDir, 'clusters')), []);
     t.strictSame(readdirSync(join(stateDir, 'cluster-keys')), []);
+    t.notOk(existsSync(join(stateDir, 'work', 'c-gone')), 'nor a folder with its key');
     const store = await openStore(stateDir);
     const rows = await store.db.selectFrom('nodes').select('state').execute();
     await store.close();

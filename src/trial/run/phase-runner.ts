@@ -44,9 +44,19 @@ export class PhaseRunner {
       this.timings[phase] = this.clock.now() - startedAt;
       this.failure ??= { phase, error };
       const code = isInfrabedError(error) ? error.code : 'IB_INTERNAL';
-      await this.write(phase, 'failed', `${code}: ${messageOf(error)}`);
+      await this.writeFailure(phase, `${code}: ${messageOf(error)}`);
       this.io.notify({ type: 'phase', scope: this.trial, phase, state: 'failed', detail: messageOf(error) });
       throw error;
+    }
+  }
+
+  /** A store that fails too must not take the place of the phase's own error. */
+  private async writeFailure(phase: PhaseName, detail: string): Promise<void> {
+    try {
+      await this.write(phase, 'failed', detail);
+    } catch (error) {
+      const message = `That the phase ${phase} failed could not be written down: ${messageOf(error)}`;
+      this.io.notify({ type: 'warning', message });
     }
   }
 

@@ -11,6 +11,7 @@ import { redactor } from '../../core/log.js';
 import { runtimeDir } from '../../core/paths.js';
 import { BundleWriter } from '../../record/bundle/writer.js';
 import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
+import { readLedger } from '../../record/ledger/reader.js';
 import type { SiteKey } from '../../record/ledger/site-key.js';
 import { LedgerWriter } from '../../record/ledger/writer.js';
 import { controllerIsAlive, deadControllers, unregisterController } from '../../record/store/controllers.js';
@@ -123,7 +124,7 @@ async function interruptedManifest(
     endedAt: options.clock.now(),
     backend: options.backend.name,
     imageHash: '',
-    network: 'none',
+    network: await bundledNetwork(trial),
     nonce: '',
     nodes: [],
     ending: 'infra_error',
@@ -135,6 +136,14 @@ async function interruptedManifest(
     gateSeconds: {},
     versions: { node: process.version },
   };
+}
+
+/** What the ledger's first record says; without one nothing had begun, and no agent had any network. */
+async function bundledNetwork(trial: TrialsTable): Promise<Manifest['network']> {
+  for await (const { kind, payload } of readLedger(join(trial.bundle, bundleFiles.ledger))) {
+    if (kind === 'trial.begin') return payload['network'] === 'host' ? 'host' : 'none';
+  }
+  return 'none';
 }
 
 async function bundledTaskHash(trial: TrialsTable): Promise<string> {
@@ -183,22 +192,34 @@ async function endLeases({ store }: RecoveryOptions, recovery: Recovery): Promis
   }
 }
 
-/** Work folders, sockets and control groups of trials that run no more. */
+/** Work folders, sockets and control groups of trials that run no more, and work folders of clusters that are gone. */
 async function removeFolders({ store, stateDir }: RecoveryOptions, recovery: Recovery): Promise<void> {
+  const workDir = join(stateDir, 'work');
+  // Looked at before the store: what runs was written down there before it made a folder.
+  const work = await namesIn(workDir);
+  const sockets = await namesIn(runtimeDir);
   const rows = await store.db.selectFrom('trials').select(['id', 'state']).execute();
+  const clusters = await store.db.selectFrom('clusters').select('id').execute();
   const states = new Map(rows.map((row) => [row.id, row.state]));
-  for (const parent of [join(stateDir, 'work'), runtimeDir]) {
-    if (!existsSync(parent)) continue;
-    for (const name of await readdir(parent)) {
-      // Folders that this state folder's store does not know belong to another one.
-      if (states.get(name) !== 'ended') continue;
-      await rm(join(parent, name), { recursive: true, force: true });
-      recovery.removed.push(`Folder ${join(parent, name)}.`);
-    }
+  const inUse = new Set([
+    ...rows.filter((row) => row.state === 'running').map((row) => row.id),
+    ...clusters.map((row) => row.id),
+  ]);
+  for (const folder of [
+    ...work.filter((name) => !inUse.has(name)).map((name) => join(workDir, name)),
+    // Those that this state folder's store does not know belong to another one.
+    ...sockets.filter((name) => states.get(name) === 'ended').map((name) => join(runtimeDir, name)),
+  ]) {
+    await rm(folder, { recursive: true, force: true });
+    recovery.removed.push(`Folder ${folder}.`);
   }
   for (const name of await removeEmptyRooms((room) => states.get(room) !== 'ended')) {
     recovery.removed.push(`Control group of the agent of ${name}.`);
   }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  return existsSync(folder) ? readdir(folder) : [];
 }
 
 /** What recovery found, one sentence a line; empty when there was nothing. */
