@@ -17,7 +17,8 @@ export class SftpPackets {
   private lengthBytes = 0;
   private bodyBytes = 0;
   private seenBytes = 0;
-  private head: Buffer[] = [];
+  /** What earlier chunks held of the head; a head that lies in one chunk is not copied. */
+  private saved: Buffer | undefined;
   private neededBytes = 0;
   private rest: ((data: Buffer) => void) | 'ignore' | undefined;
 
@@ -38,7 +39,7 @@ export class SftpPackets {
     this.bodyBytes = this.length.readUInt32BE();
     if (this.bodyBytes < 1 || this.bodyBytes > maxBodyBytes) this.broken = true;
     this.seenBytes = 0;
-    this.head = [];
+    this.saved = undefined;
     this.neededBytes = Math.min(5, this.bodyBytes);
     this.rest = undefined;
     return end;
@@ -47,27 +48,31 @@ export class SftpPackets {
   private takeBody(chunk: Buffer, from: number): number {
     const wanted = (this.rest === undefined ? this.neededBytes : this.bodyBytes) - this.seenBytes;
     const end = Math.min(chunk.length, from + wanted);
-    const part = chunk.subarray(from, end);
-    this.seenBytes += part.length;
-    if (this.rest === undefined) this.takeHead(part);
-    else if (this.rest !== 'ignore') this.rest(part);
+    this.seenBytes += end - from;
+    if (this.rest === undefined) this.takeHead(chunk, from, end);
+    else if (this.rest !== 'ignore') this.rest(chunk.subarray(from, end));
     if (this.seenBytes === this.bodyBytes && this.rest !== undefined) this.lengthBytes = 0;
     return end;
   }
 
-  private takeHead(part: Buffer): void {
-    this.head.push(Buffer.from(part));
-    if (this.seenBytes < this.neededBytes) return;
-    const head = this.head.length === 1 ? part : Buffer.concat(this.head);
-    const answer = this.inspect(head, this.bodyBytes);
-    if (typeof answer !== 'number') {
-      this.rest = answer;
-    } else if (this.seenBytes === this.bodyBytes) {
-      // It wants more than there is: the packet is shorter than its format.
-      this.broken = true;
-    } else {
-      this.head = [head.length === part.length ? Buffer.from(part) : head];
+  private takeHead(chunk: Buffer, from: number, end: number): void {
+    const head = this.saved
+      ? Buffer.concat([this.saved, chunk.subarray(from, end)])
+      : chunk.subarray(end - this.seenBytes, end);
+    if (this.seenBytes === this.neededBytes) {
+      const answer = this.inspect(head, this.bodyBytes);
+      if (typeof answer !== 'number') {
+        this.rest = answer;
+        return;
+      }
+      if (this.seenBytes === this.bodyBytes) {
+        // It wants more than there is: the packet is shorter than its format.
+        this.broken = true;
+        return;
+      }
       this.neededBytes = Math.min(this.bodyBytes, Math.max(answer, this.seenBytes + 1));
     }
+    if (this.saved) this.saved = head;
+    else if (end === chunk.length) this.saved = Buffer.from(head);
   }
 }

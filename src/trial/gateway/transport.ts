@@ -7,6 +7,7 @@
 import type { Duplex } from 'node:stream';
 import type { Client, Connection } from 'ssh2';
 import { InfrabedError } from '../../core/errors.js';
+import { Outgoing, type Cipher } from './outgoing.js';
 
 interface PacketWriter {
   allocStart: number;
@@ -18,7 +19,7 @@ interface Protocol {
   _onPayload: (payload: Buffer) => unknown;
   _onPacket: () => void;
   _decipher: { _onPayload: (payload: Buffer) => unknown } | undefined;
-  _cipher: { encrypt(packet: Uint8Array): void };
+  _cipher: Cipher;
   _packetRW: { read: { read(payload: Buffer): Buffer }; write: PacketWriter };
   /** Set while keys are exchanged: what is sent meanwhile waits in `_queue`. */
   _kexinit: unknown;
@@ -42,8 +43,8 @@ export class Transport {
   private readonly protocol: Protocol;
   private readonly socket: Duplex;
   private readonly inside: Inside;
+  private readonly outgoing: Outgoing;
   private pauses = 0;
-  private corked = false;
   closed = false;
 
   /** To be made when the client is `ready`, so that no connection-protocol message was missed. */
@@ -51,6 +52,7 @@ export class Transport {
     this.inside = assertTransport(client);
     this.protocol = this.inside._protocol;
     this.socket = this.inside._sock;
+    this.outgoing = new Outgoing(this.socket);
     this.closed = this.socket.destroyed || !this.socket.writable;
     client.once('close', () => (this.closed = true));
   }
@@ -75,28 +77,20 @@ export class Transport {
   /** Encrypts and sends one message. Nothing happens once the transport is closed. */
   send(payload: Uint8Array): void {
     if (this.closed || !this.socket.writable) return;
-    this.gather();
-    const { write } = this.protocol._packetRW;
+    const { protocol, outgoing } = this;
+    const exchangesKeys = protocol._kexinit !== undefined;
+    if (!exchangesKeys && outgoing.send(protocol._cipher, payload)) return;
+    outgoing.gather();
+    const { write } = protocol._packetRW;
     const packet = write.alloc(payload.length);
     packet.set(payload, write.allocStart);
     const ready = write.finalize(packet);
-    if (this.protocol._kexinit === undefined) {
-      this.protocol._cipher.encrypt(ready);
+    if (exchangesKeys) {
+      protocol._queue ??= [];
+      protocol._queue.push(ready);
     } else {
-      this.protocol._queue ??= [];
-      this.protocol._queue.push(ready);
+      protocol._cipher.encrypt(ready);
     }
-  }
-
-  /** Packets of one turn of the event loop go out in one system call. */
-  private gather(): void {
-    if (this.corked) return;
-    this.corked = true;
-    this.socket.cork();
-    process.nextTick(() => {
-      this.corked = false;
-      this.socket.uncork();
-    });
   }
 
   /** ssh2 itself waits for answers to global requests; the next ones are its. */
@@ -128,6 +122,7 @@ export class Transport {
   /** Says goodbye; whatever is not gone after `graceMs` is cut. */
   end(graceMs = 1000): void {
     if (this.closed) return;
+    this.outgoing.flush();
     this.client.end();
     this.socket.resume();
     const timer = setTimeout(() => this.socket.destroy(), graceMs);
@@ -143,6 +138,7 @@ export function assertTransport(client: Client | Connection): Inside {
     typeof protocol?._onPayload === 'function' &&
     typeof protocol._onPacket === 'function' &&
     typeof protocol._cipher?.encrypt === 'function' &&
+    typeof protocol._cipher._onWrite === 'function' &&
     typeof protocol._packetRW?.write.alloc === 'function' &&
     typeof inside._sock?.pause === 'function';
   if (!known) {
