@@ -97,10 +97,11 @@ export class Outgoing {
     };
   }
 
+  /** After all that can be read has been: each read calls ticks of its own, and a write each is what costs. */
   private schedule(): void {
     if (this.scheduled) return;
     this.scheduled = true;
-    process.nextTick(() => {
+    setImmediate(() => {
       this.scheduled = false;
       this.flush();
     });
