@@ -54,8 +54,8 @@ else
 fi
 
 if [ ! -d node_modules ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then
-  echo "setup: npm ci"
-  npm ci
+  echo "setup: npm ci (compiles SQLite once; some minutes on a small machine)"
+  npm ci --no-audit --no-fund --loglevel=error
 else
   echo "setup: npm packages are up to date"
 fi

@@ -58,6 +58,11 @@ async function parse(argv: readonly string[], face: Face): Promise<void> {
     .fail((message: string | null, error: Error | undefined) => {
       if (error instanceof InfrabedError) throw error;
       if (error && !message) throw error;
+      if (message?.startsWith('Not enough non-option arguments')) {
+        throw new InfrabedError('IB_USAGE', 'Something that the command needs is missing.', {
+          hint: `Run "infrabed ${argv.join(' ')} --help".`,
+        });
+      }
       throw new InfrabedError('IB_USAGE', message ?? messageOf(error), {
         hint: 'Run the command with --help.',
       });

@@ -6,7 +6,7 @@ import { packageRoot } from '../../src/core/paths.js';
 
 t.test('every code stands in docs/errors.md, and every code there exists', (t) => {
   const text = readFileSync(join(packageRoot, 'docs', 'errors.md'), 'utf8');
-  const documented = [...text.matchAll(/^\| `(IB_[A-Z_]+)` \| (\d) \|/gm)].map((match) => [
+  const documented = [...text.matchAll(/^\| `(IB_[A-Z_]+)` *\| (\d) +\|/gm)].map((match) => [
     match[1],
     Number(match[2]),
   ]);

@@ -116,16 +116,24 @@ void t.test('two runs at once on one state folder do not take each other for lef
   removeStateDir(stateDir);
 });
 
-void t.test('Ctrl-C ends the trial in order, as cancelled', async (t) => {
-  const stateDir = newStateDir();
-  const ended = await infrabed(stateDir, ['run', task, '--json'], (line, child) => {
-    if (line.startsWith('immediate ...')) child.kill('SIGINT');
-  });
-  t.equal(ended.exitStatus, 3);
-  t.match(jsonLines(ended.stdout)[0], { outcome: 'cancelled', task: 'infrabed-test/goal' });
-  await nothingLeft(t, stateDir);
-  removeStateDir(stateDir);
-});
+void t.test(
+  'of two runs at once, Ctrl-C ends the one as cancelled, in order, and leaves the other alone',
+  async (t) => {
+    const stateDir = newStateDir();
+    const [cancelled, other] = await Promise.all([
+      infrabed(stateDir, ['run', task, '--json'], (line, child) => {
+        if (line.startsWith('running ...')) child.kill('SIGINT');
+      }),
+      infrabed(stateDir, ['run', task, '--json']),
+    ]);
+    t.equal(cancelled.exitStatus, 3);
+    t.match(jsonLines(cancelled.stdout)[0], { outcome: 'cancelled', task: 'infrabed-test/goal' });
+    t.equal(other.exitStatus, 0, other.stderr);
+    t.match(jsonLines(other.stdout)[0], { outcome: 'resolved', reward: 1 });
+    await nothingLeft(t, stateDir);
+    removeStateDir(stateDir);
+  },
+);
 
 void t.test('a second Ctrl-C leaves at once, and says what is left and how to remove it', async (t) => {
   const stateDir = newStateDir();

@@ -49,7 +49,7 @@ async function plan(name: string, changes: Partial<SandboxPlan> = {}): Promise<S
 
 async function sh(
   script: string,
-  options: { plan?: Partial<SandboxPlan>; limitMs?: number; signal?: AbortSignal } = {},
+  options: { plan?: Partial<SandboxPlan>; limitMs?: number; homeBytes?: number; signal?: AbortSignal } = {},
 ): Promise<Ran> {
   const name = `run-${Math.random().toString(36).slice(2)}`;
   const outputDir = join(root, name, 'output');
@@ -61,6 +61,7 @@ async function sh(
     room,
     deadlineMs: Date.now() + (options.limitMs ?? 30_000),
     outputDir,
+    ...(options.homeBytes === undefined ? {} : { homeBytes: options.homeBytes }),
     signal: options.signal ?? new AbortController().signal,
     clock: systemClock,
   });
@@ -180,6 +181,13 @@ t.test('memory and processes of an agent are bounded', async (t) => {
   t.match(forks.stderr, /Resource temporarily unavailable/);
 });
 
+t.test('an agent that fills its folder is ended, and not the disk', async (t) => {
+  const { exit } = await sh('head -c 40000000 /dev/zero > big; sleep 60', { homeBytes: 20_000_000 });
+  t.ok(exit.overQuota);
+  t.ok(exit.durationMs < 20_000);
+  t.notOk(exit.timedOut);
+});
+
 t.test('a sandbox that cannot be made is an error of ours, not a result of the agent', async (t) => {
   await t.rejects(sh('true', { plan: { extraPaths: ['/does/not/exist'] } }), { code: 'IB_SANDBOX' });
 });
@@ -201,8 +209,18 @@ t.test('the network is only there when it is asked for', async (t) => {
 t.test('agents are named in few words, and a wrong word says which there are', (t) => {
   const task = { dir: root, definition: definition(), shortName: 'x' } as unknown as TaskPackage;
   t.equal(parseAgent('noop', task).kind, 'noop');
-  t.equal(parseAgent('command:my-agent --headless', task).argv[2], 'my-agent --headless');
-  for (const label of ['oracle', 'mutant:other', 'script:/does/not/exist', 'command:', 'robot']) {
+  t.equal(parseAgent('command:python3 -c 1', task).argv[2], 'python3 -c 1');
+  t.equal(parseAgent('command:cd /tmp && true', task).kind, 'command', 'a shell builtin');
+  for (const label of [
+    'oracle',
+    'mutant:other',
+    'script:/does/not/exist',
+    'command:',
+    'command:no-such-agent --x',
+    'command:./here',
+    'command:/not/there',
+    'robot',
+  ]) {
     t.throws(() => parseAgent(label, task), { code: 'IB_AGENT_UNKNOWN' }, label);
   }
   t.end();

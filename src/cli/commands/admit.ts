@@ -27,7 +27,7 @@ export const admitCommand: CliCommand<AdmitArguments> = {
   handler: async (args, face) => {
     for (const [name, value] of Object.entries({ repeat: args.repeat, parallel: args.parallel })) {
       if (Number.isInteger(value) && value >= 1) continue;
-      throw new InfrabedError('IB_USAGE', `--${name} takes a whole number from 1, not ${String(value)}.`);
+      throw new InfrabedError('IB_USAGE', `--${name} takes a whole number from 1.`);
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
     if (asRoot(face)) return;

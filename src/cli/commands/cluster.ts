@@ -35,7 +35,7 @@ export const clusterUp: CliCommand<UpArguments> = {
       .example('$0 cluster up --layer os --layer postgres', 'with PostgreSQL on top'),
   handler: async (args, face) => {
     if (!Number.isInteger(args.nodes) || args.nodes < 1) {
-      throw new InfrabedError('IB_USAGE', `--nodes takes a whole number from 1, not ${String(args.nodes)}.`);
+      throw new InfrabedError('IB_USAGE', '--nodes takes a whole number from 1.');
     }
     if (asRoot(face)) return;
     const layers = args.layer[0] === 'os' ? args.layer : ['os', ...args.layer];

@@ -5,6 +5,7 @@ import { InfrabedError } from '../../core/errors.js';
 import { comparisonLines, terminalReport, writeComparison } from '../../review/report/index.js';
 import type { TrialScore } from '../../review/score/score.js';
 import { runAttempt, reportPath } from '../../study/attempt/attempt.js';
+import { ensureControl } from '../../study/attempt/control.js';
 import { loadAdmission } from '../../study/admission/admission-file.js';
 import { parseAgent } from '../../trial/agent/agent.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
@@ -69,10 +70,7 @@ export const runCommand: CliCommand<RunArguments> = {
       ),
   handler: async (args, face) => {
     if (!Number.isInteger(args.attempts) || args.attempts < 1) {
-      throw new InfrabedError(
-        'IB_USAGE',
-        `--attempts takes a whole number from 1, not ${String(args.attempts)}.`,
-      );
+      throw new InfrabedError('IB_USAGE', '--attempts takes a whole number from 1.');
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
     for (const agent of args.agent) parseAgent(agent, task);
@@ -84,6 +82,7 @@ export const runCommand: CliCommand<RunArguments> = {
       const { backend } = controller.environment;
       const imageHash = await backend.prepareImage(imageLayers(task), face.io, face.signal);
       const { admitted } = await loadAdmission(task, imageHash);
+      await ensureControl(controller.environment, { task, admitted, signal: face.signal });
       for (const { agent, attempt } of plan(args)) {
         if (face.signal.aborted) break;
         face.io.notify({ type: 'info', message: `${task.definition.task.name}, agent ${agent}` });
@@ -137,6 +136,13 @@ function show(score: TrialScore, json: boolean, face: Face): void {
   if (notGraded.has(score.outcome)) face.exitStatus = 3;
   if (json) {
     face.printJson(score);
+    return;
+  }
+  if (['infra_error', 'cancelled'].includes(score.outcome)) {
+    // Of gates that were not reached there is nothing to show, and nothing is claimed.
+    face.print(`${score.task}  ${score.agent}  ${score.trial}: ${score.outcome}`);
+    face.print(`what was gathered: ${score.bundle}`);
+    face.print('');
     return;
   }
   for (const line of terminalReport(score, { colour: face.interactive, columns: face.columns }))

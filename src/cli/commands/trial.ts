@@ -1,4 +1,7 @@
 /** `infrabed trial`: the trials of this site, and the score and report of any bundle. */
+import { verifyBundleFiles } from '../../record/bundle/files.js';
+import { verifyLedger } from '../../record/ledger/verify.js';
+import { InfrabedError } from '../../core/errors.js';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stateDir } from '../../core/paths.js';
@@ -144,17 +147,23 @@ const report: CliCommand<ReportArguments> = {
   },
 };
 
-const regrade: CliCommand<ShowArguments> = {
+const regrade: CliCommand<ShowArguments & { unverified: boolean }> = {
   command: 'regrade <trial>',
   describe: 'judge the evidence of a bundle anew with the checkers of today; needs no cluster',
   builder: (yargs) =>
     yargs
       .positional('trial', trialArgument)
+      .option('unverified', {
+        type: 'boolean',
+        default: false,
+        describe: 'grade it although its record does not verify',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object' })
       .example('$0 trial regrade ./bundle', 'a bundle from anywhere'),
   handler: async (args, face) => {
     if (asRootToLook(face, args.trial)) return;
     const { dir, ours } = await namedBundle(args.trial);
+    if (!args.unverified) await assertUntouched(dir);
     const before = await loadScore(dir);
     const score = carryOver(before, await gradeBundle(dir, checkers));
     await saveScore(dir, score);
@@ -164,6 +173,16 @@ const regrade: CliCommand<ShowArguments> = {
     if (before !== undefined && !args.json) face.print(comparison(before, score));
   },
 };
+
+/** A grade of evidence that was changed since is worth nothing. @throws InfrabedError IB_LEDGER_INVALID. */
+async function assertUntouched(dir: string): Promise<void> {
+  const { ok, problems } = await verifyLedger(dir);
+  const found = ok ? (await verifyBundleFiles(dir)).problems : problems.map(({ problem }) => problem);
+  if (found.length === 0) return;
+  throw new InfrabedError('IB_LEDGER_INVALID', `The record of ${dir} does not verify: ${found[0] ?? ''}`, {
+    hint: 'Run "infrabed ledger verify" for all of it; --unverified grades it all the same.',
+  });
+}
 
 /** Cleaning and release came after the bundle was closed: only the score made then knows how they went. */
 function carryOver(before: TrialScore | undefined, graded: TrialScore): TrialScore {

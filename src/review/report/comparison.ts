@@ -1,7 +1,6 @@
 /** Several trials of one task side by side: which gate stopped which agent. For the terminal and as a page. */
 import { readFile } from 'node:fs/promises';
-import { pathToFileURL } from 'node:url';
-import { join } from 'node:path';
+import { dirname, join, relative, resolve, sep } from 'node:path';
 import { writeFileAtomic } from '../../core/disk.js';
 import { asset } from '../../core/paths.js';
 import { printable } from '../../core/printable.js';
@@ -18,6 +17,9 @@ const words: Readonly<Record<GateScore['verdict'], string>> = {
   none: '-',
 };
 
+/** Three decimals at most, as the scorecard of one trial has them. */
+const short = (reward: number): string => String(Number(reward.toFixed(3)));
+
 /** One row a trial, one column a gate; beneath, the checks that stopped each. */
 export function comparisonLines(scores: readonly TrialScore[]): string[] {
   const rows = [
@@ -25,7 +27,7 @@ export function comparisonLines(scores: readonly TrialScore[]): string[] {
     ...scores.map((score) => [
       printable(score.agent),
       ...gates.map((gate) => words[score.gates[gate].verdict]),
-      score.reward.toFixed(2),
+      short(score.reward),
       score.outcome,
     ]),
   ];
@@ -85,7 +87,7 @@ export async function writeComparison(path: string, scores: readonly TrialScore[
                 </tr>
               </thead>
               <tbody>
-                ${scores.map(row)}
+                ${scores.map((score) => row(score, dirname(resolve(path))))}
               </tbody>
             </table>
           </div>
@@ -95,14 +97,18 @@ export async function writeComparison(path: string, scores: readonly TrialScore[
   await writeFileAtomic(path, page.text);
 }
 
-function row(score: TrialScore): Html {
-  const report = pathToFileURL(join(score.bundle, bundleFiles.report)).href;
+/** Links are relative, so that page and bundles can move together. */
+function row(score: TrialScore, from: string): Html {
+  const report = relative(from, join(score.bundle, bundleFiles.report))
+    .split(sep)
+    .map(encodeURIComponent)
+    .join('/');
   return html`<tr>
     <td>
       <a href="${report}"><code>${score.agent}</code></a>
     </td>
     ${gates.map((gate) => cell(score, gate))}
-    <td>${score.reward.toFixed(2)}</td>
+    <td>${short(score.reward)}</td>
     <td>${score.outcome}</td>
   </tr>`;
 }

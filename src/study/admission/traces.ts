@@ -2,13 +2,15 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { InfrabedError } from '../../core/errors.js';
+import { errnoOf, InfrabedError } from '../../core/errors.js';
 import { lastLines } from '../../core/exec.js';
 import { asset } from '../../core/paths.js';
 import type { Cluster } from '../../testbed/cluster/cluster.js';
 
 /** Folders of a package that an agent must find nothing of. */
 const hiddenFolders = ['environment', 'solution', 'mutants', 'checks', 'tests'] as const;
+/** Lines that any script may have. */
+const commonplace = /^(#!|set -|import |from \S+ import )/;
 /** Shorter lines are too common to tell anything. */
 const shortest = 24;
 
@@ -26,13 +28,12 @@ export function needlesOf(script: string): string[] {
     }
     end = /<<-?\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?/.exec(line)?.[1];
     const text = line.trim();
-    if (text.length >= shortest && text.includes(' ') && !text.startsWith('#!') && !/^set -/.test(text))
-      needles.push(text);
+    if (text.length >= shortest && text.includes(' ') && !commonplace.test(text)) needles.push(text);
   }
   return needles;
 }
 
-/** Needles of all hidden shell scripts of a package, each once. */
+/** Needles of all hidden scripts of a package, each once. */
 export async function taskNeedles(taskDir: string): Promise<string[]> {
   const needles = new Set<string>();
   for (const folder of hiddenFolders) {
@@ -47,11 +48,12 @@ async function scriptsBelow(folder: string): Promise<string[]> {
   let entries;
   try {
     entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  } catch {
-    return []; // not every package has every folder
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return []; // not every package has every folder
+    throw error;
   }
   return entries
-    .filter((entry) => entry.isFile() && entry.name.endsWith('.sh'))
+    .filter((entry) => entry.isFile() && /\.(sh|py|mjs)$/.test(entry.name))
     .map((entry) => join(entry.parentPath, entry.name));
 }
 

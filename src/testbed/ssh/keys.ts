@@ -1,5 +1,6 @@
 /** Ed25519 key pairs in OpenSSH's format: host keys, the controller's key, the keys of a trial. */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { redactor } from '../../core/log.js';
 
 export interface KeyPair {
   /** `-----BEGIN OPENSSH PRIVATE KEY-----...`, with a final newline. */
@@ -48,6 +49,8 @@ export function generateKeyPair(comment: string): KeyPair {
     field(Buffer.concat([inner, padding])),
   ]);
   const lines = blob.toString('base64').match(/.{1,70}/g) ?? [];
+  // From now on no line with secret bytes leaves in a record; the first holds the public part alone.
+  for (const line of lines.slice(1)) redactor.add(line);
   return {
     privateKey: `-----BEGIN OPENSSH PRIVATE KEY-----\n${lines.join('\n')}\n-----END OPENSSH PRIVATE KEY-----\n`,
     publicKey: `ssh-ed25519 ${publicBlob.toString('base64')} ${comment}`,

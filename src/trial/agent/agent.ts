@@ -2,6 +2,8 @@
 import { existsSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { InfrabedError } from '../../core/errors.js';
+import { runSync } from '../../core/exec.js';
+import { agentPath } from './workspace.js';
 import type { TaskPackage } from '../task/schema.js';
 
 export type AgentKind = 'oracle' | 'noop' | 'mutant' | 'script' | 'command';
@@ -35,10 +37,28 @@ export function parseAgent(label: string, task: TaskPackage): Agent {
       return fromScript(label, rest);
     case 'command':
       if (!rest) throw unknown(label, 'command: needs a command line, e.g. command:"my-agent --headless".');
+      assertFindable(label, rest);
       return { kind: 'command', label, program: null, argv: ['/bin/sh', '-c', rest] };
     default:
-      throw unknown(label, 'Known are oracle, noop, mutant:NAME, script:PATH and command:CMD.');
+      throw unknown(
+        label,
+        'Known are oracle, oracle:alternative, noop, mutant:NAME, script:PATH and command:CMD.',
+      );
   }
+}
+
+/** What the sandbox cannot find would end with 127, and be graded as if the agent had failed. */
+function assertFindable(label: string, commandLine: string): void {
+  const [word = ''] = commandLine.trim().split(/\s+/);
+  if (!/^[\w./+-]+$/.test(word)) return; // an assignment, a quote, a subshell: sh will tell
+  if (word.startsWith('/')) {
+    if (!existsSync(word)) throw unknown(label, `There is no ${word} on this machine.`);
+    return;
+  }
+  const hint = `The sandbox has only the system's folders and what --agent-path shows: give the absolute path of "${word}".`;
+  if (word.includes('/')) throw unknown(label, hint);
+  const look = ['-i', `PATH=${agentPath}`, 'sh', '-c', 'command -v "$1"', 'sh', word];
+  if (runSync('env', look, { input: '', timeoutMs: 10_000 }).exitCode !== 0) throw unknown(label, hint);
 }
 
 function split(label: string): [string, string | undefined] {

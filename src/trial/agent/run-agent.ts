@@ -1,11 +1,13 @@
 /** Starts an agent in its sandbox and stays with it until it ends, its time is over, or the trial is cancelled. */
+import { once } from 'node:events';
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
-import { start } from '../../core/exec.js';
+import { run as runProgram, start } from '../../core/exec.js';
+import { log } from '../../core/log.js';
 import type { Clock } from '../../core/clock.js';
 import type { LimitedRoom } from './limits.js';
 import { privilegeDrop, sandboxArguments, type SandboxPlan } from './sandbox.js';
@@ -19,6 +21,8 @@ export interface AgentRun {
   outputDir: string;
   /** Bounds on memory and processes; removed by its maker. */
   room: LimitedRoom;
+  /** What the agent's folder may hold; more ends the agent, which is then graded. Default 2 GiB. */
+  homeBytes?: number;
   signal: AbortSignal;
   clock: Clock;
 }
@@ -28,6 +32,8 @@ export interface AgentExit {
   signal: string | null;
   durationMs: number;
   timedOut: boolean;
+  /** Its folder held more than it may. */
+  overQuota: boolean;
   /** Bytes that the agent printed, and those of them that were kept. */
   output: { stdoutBytes: number; stderrBytes: number; truncated: boolean };
 }
@@ -35,6 +41,8 @@ export interface AgentExit {
 /** What is kept of each stream: the first and the last part, so that neither start nor end is lost. */
 const keptHeadBytes = 1024 * 1024;
 const keptTailBytes = 1024 * 1024;
+const defaultHomeBytes = 2 * 1024 ** 3;
+const homeLookMs = 2000;
 /** Between SIGTERM and SIGKILL for an agent whose time is over. */
 const graceMs = 2000;
 
@@ -78,6 +86,7 @@ export async function runAgent(run: AgentRun): Promise<AgentExit> {
     Math.max(0, run.deadlineMs - startedAt),
   );
   run.signal.addEventListener('abort', end, { once: true });
+  const quota = watchHome(run.plan.homeDir, run.homeBytes ?? defaultHomeBytes, end);
   try {
     // bwrap reads its arguments only now, so nothing of the agent runs before it is inside its bounds.
     if (child.pid !== undefined) await run.room.admit(child.pid);
@@ -93,6 +102,7 @@ export async function runAgent(run: AgentRun): Promise<AgentExit> {
       ...result,
       durationMs: run.clock.now() - startedAt,
       timedOut,
+      overQuota: quota.exceeded(),
       output: {
         stdoutBytes: stdout.totalBytes,
         stderrBytes: stderr.totalBytes,
@@ -101,9 +111,41 @@ export async function runAgent(run: AgentRun): Promise<AgentExit> {
     };
   } finally {
     clearTimeout(timer);
+    quota.stop();
     run.signal.removeEventListener('abort', end);
     child.kill('SIGKILL');
   }
+}
+
+/** A full disk of the controller would be an error of ours, which an agent must not be able to bring about. */
+function watchHome(
+  homeDir: string,
+  limitBytes: number,
+  end: () => void,
+): { exceeded(): boolean; stop(): void } {
+  let exceeded = false;
+  let looking = false;
+  const look = async (): Promise<void> => {
+    if (looking || exceeded) return;
+    looking = true;
+    try {
+      const { stdout } = await runProgram(
+        'du',
+        ['--summarize', '--one-file-system', '--block-size=1', homeDir],
+        {
+          allowFailure: true, // files come and go while it walks
+        },
+      );
+      exceeded = Number(stdout.split('\t')[0]) > limitBytes;
+      if (exceeded) end();
+    } catch (error) {
+      log.warn({ error: messageOf(error) }, "the size of the agent's folder could not be read");
+    } finally {
+      looking = false;
+    }
+  };
+  const timer = setInterval(() => void look(), homeLookMs);
+  return { exceeded: () => exceeded, stop: () => clearInterval(timer) };
 }
 
 /** bwrap says so itself, as its first words, when it failed before the program ran. */
@@ -158,11 +200,7 @@ class CappedFile {
     if (forHead.length > 0) {
       if (this.headBytes === 0) this.head.push(forHead.subarray(0, 4096));
       this.headBytes += forHead.length;
-      if (!file.write(forHead)) {
-        await new Promise<void>((resolve) =>
-          file.once('drain', () => resolve()).once('error', () => resolve()),
-        );
-      }
+      if (!file.write(forHead)) await once(file, 'drain');
     }
     const forTail = chunk.subarray(forHead.length);
     if (forTail.length === 0) return;

@@ -53,9 +53,7 @@ export function sandboxArguments(plan: SandboxPlan): string[] {
     ...['--hostname', 'workstation'],
   ];
   if (plan.network === 'none') args.push('--unshare-net');
-  for (const folder of systemFolders) args.push('--ro-bind-try', folder, folder);
-  for (const name of mergedFolders) args.push(...mergedFolder(name));
-  for (const file of systemFiles) args.push('--ro-bind-try', file, file);
+  args.push(...systemBinds());
   if (plan.network === 'host') for (const file of networkFiles) args.push('--ro-bind-try', file, file);
   for (const file of ['passwd', 'group', 'nsswitch.conf', 'hosts']) {
     args.push('--ro-bind', `${plan.etcDir}/${file}`, `/etc/${file}`);
@@ -69,6 +67,31 @@ export function sandboxArguments(plan: SandboxPlan): string[] {
   for (const [name, value] of Object.entries(plan.env)) args.push('--setenv', name, value);
   args.push('--chdir', inside.home);
   return args;
+}
+
+/** The read-only system that any program needs. */
+function systemBinds(): string[] {
+  return [
+    ...systemFolders.flatMap((folder) => ['--ro-bind-try', folder, folder]),
+    ...mergedFolders.flatMap(mergedFolder),
+    ...systemFiles.flatMap((file) => ['--ro-bind-try', file, file]),
+  ];
+}
+
+/**
+ * argv that runs a pure program with nothing but the system and `paths` to read: no network, no other process, no
+ * place to write. For code that came with a bundle or a task.
+ */
+export function readOnlyRoom(paths: readonly string[], argv: readonly string[]): string[] {
+  return [
+    'bwrap',
+    ...['--unshare-all', '--die-with-parent', '--new-session', '--clearenv'],
+    ...systemBinds(),
+    ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp'],
+    ...paths.flatMap((path) => [...ancestors(path), '--ro-bind', path, path]),
+    '--',
+    ...argv,
+  ];
 }
 
 /** What follows bubblewrap's arguments: give up every privilege, then become the program. */

@@ -64,6 +64,9 @@ export function sshConfig(nodes: readonly string[]): string {
   ].join('\n');
 }
 
+/** Where the agent's shell looks for programs. */
+export const agentPath = '/usr/local/bin:/usr/bin:/bin';
+
 /** Environment of the agent: where things are, and until when. */
 export function agentEnvironment(nodes: readonly string[], deadlineMs: number): Record<string, string> {
   return {
@@ -73,7 +76,7 @@ export function agentEnvironment(nodes: readonly string[], deadlineMs: number): 
     SHELL: '/bin/bash',
     LANG: 'C.UTF-8',
     TERM: 'xterm-256color',
-    PATH: '/usr/local/bin:/usr/bin:/bin',
+    PATH: agentPath,
     INFRABED_NODES: nodes.join(' '),
     INFRABED_SSH_CONFIG: `${inside.home}/ssh_config`,
     INFRABED_INSTRUCTION: `${inside.home}/instruction.md`,

@@ -1,11 +1,12 @@
 /** A task's own checker, ./checks/NAME.mjs, run in a child process: its faults and hangs are its own. */
 import type { ChildProcess } from 'node:child_process';
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { z } from 'zod';
 import { throwIfAborted } from '../../core/clock.js';
 import { InfrabedError, isInfrabedError, messageOf } from '../../core/errors.js';
 import { lastLines, runSync, start } from '../../core/exec.js';
 import { asset } from '../../core/paths.js';
+import { readOnlyRoom } from '../agent/sandbox.js';
 import type { CheckContext, Checker, Json, Judgement } from './checker.js';
 
 const host = asset('src/trial/gate/local-checker-host.mjs');
@@ -63,10 +64,12 @@ function parsedBy(file: string, part: 'with' | 'evidence'): z.ZodType<Json> {
 
 const answerSchema = z.union([z.strictObject({ value: z.unknown() }), z.strictObject({ error: z.string() })]);
 
-/** One call of a pure part, in a process of its own. */
+/** One call of a pure part, in a process that can read its package and nothing else: bundles come from anywhere. */
 function ask(file: string, part: string, argument: unknown): unknown {
   const input = JSON.stringify(argument);
-  const result = runSync(process.execPath, [host, part, file], { input, timeoutMs: pureTimeoutMs });
+  const readable = [process.execPath, host, dirname(dirname(file))];
+  const [program = '', ...args] = readOnlyRoom(readable, [process.execPath, host, part, file]);
+  const result = runSync(program, args, { input, timeoutMs: pureTimeoutMs });
   const answer = answerSchema.safeParse(parseLastLine(result.stdout));
   if (!answer.success) {
     throw new InfrabedError(

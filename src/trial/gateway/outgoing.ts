@@ -15,6 +15,8 @@ export interface Cipher {
 
 /** Some whole packets; small enough to stay in the processor's cache, and to let the other side begin early. */
 const blockBytes = 128 * 1024;
+/** From here on a stretch is bulk: more than keys, replies and requests take. */
+const bulkBytes = 16 * 1024;
 /** Blocks kept for the next connection that sends. */
 const sparesAtMost = 8;
 /** Packet length, then the length of the padding (RFC 4253 section 6); both stand before the payload. */
@@ -97,13 +99,20 @@ export class Outgoing {
     };
   }
 
-  /** After all that can be read has been: each read calls ticks of its own, and a write each is what costs. */
+  /**
+   * Little goes out at the end of the tick, since somebody waits for it. Bulk goes out after all that can be read has
+   * been: each read has a tick of its own, and a write each is what costs.
+   */
   private schedule(): void {
     if (this.scheduled) return;
     this.scheduled = true;
-    setImmediate(() => {
+    const flush = (): void => {
       this.scheduled = false;
       this.flush();
+    };
+    process.nextTick(() => {
+      if (this.block && this.block.end - this.from >= bulkBytes) setImmediate(flush);
+      else flush();
     });
   }
 

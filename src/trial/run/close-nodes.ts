@@ -49,14 +49,15 @@ export async function snapshotUnits(cluster: Cluster, node: string): Promise<Uni
 }
 
 /**
- * Ends on every node what was started by a login since its snapshot. A node that cannot be asked any more is
- * written down and left: the gates find out whose doing that is.
+ * Ends on every node what was started by a login since its snapshot. Returns one sentence for each node that could
+ * not be asked any more: that is written down, and the gates find out whose doing it is.
  */
 export async function closeNodes(
   cluster: Cluster,
   snapshots: ReadonlyMap<string, UnitSnapshot>,
   journal: Journal,
-): Promise<void> {
+): Promise<string[]> {
+  const silent: string[] = [];
   await Promise.all(
     [...snapshots].map(async ([node, snapshot]) => {
       const record = (payload: Record<string, unknown>): void => {
@@ -66,7 +67,11 @@ export async function closeNodes(
         record(closedSchema.parse(await nodeUnits(cluster, node, 'close', JSON.stringify(snapshot))));
       } catch (error) {
         record({ failed: messageOf(error) });
+        silent.push(
+          `What logins left running on ${node} could not be ended before grading: ${messageOf(error)}`,
+        );
       }
     }),
   );
+  return silent;
 }

@@ -105,7 +105,23 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   } finally {
     await rm(workDir, { recursive: true, force: true });
   }
+  await removeProvisioningTraces(trial);
   await moveNodes(environment.store, lease, 'active', { clock: environment.clock });
+}
+
+/** Ansible leaves its working folder in the home of the user it logs in as. */
+async function removeProvisioningTraces(trial: Trial): Promise<void> {
+  const cluster = clusterOf(trial);
+  await Promise.all(
+    cluster.nodes.map(async ({ name }) => {
+      const result = await cluster.setUp(name, { argv: ['rm', '-rf', '/root/.ansible'] });
+      if (result.exitCode === 0) return;
+      throw new InfrabedError(
+        'IB_PROVISION',
+        `/root/.ansible on ${name} could not be removed: ${result.stderr}`,
+      );
+    }),
+  );
 }
 
 export async function recordBaseline(trial: Trial): Promise<void> {

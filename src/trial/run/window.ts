@@ -115,10 +115,11 @@ function ownProgram(kind: string, label: string): string[] {
 export async function closeWindow(trial: Trial): Promise<void> {
   // Pooled connections of the controller are logins too, and would be killed under its feet.
   await clusterOf(trial).close();
-  await closeNodes(clusterOf(trial), trial.units, trial.journal);
+  const silent = await closeNodes(clusterOf(trial), trial.units, trial.journal);
   trial.coverage.push(
     'Every command, session and file transfer that reached a node through the gateway is on record.',
     'Commands inside scripts, and those a node ran on another node, are on record only as the text that started them.',
     'Commands that the agent ran in its own sandbox are not on record.',
+    ...silent,
   );
 }
