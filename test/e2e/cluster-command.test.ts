@@ -15,6 +15,12 @@ t.setTimeout(900_000);
 const skip = process.getuid?.() === 0 ? false : 'container nodes need root';
 const argv = (...words: string[]): string[] => ['--import=tsx', asset('test/e2e/command.ts'), ...words];
 
+/** Name of the first cluster folder, if there is one by now. */
+function begunCluster(stateDir: string): string | undefined {
+  const folder = join(stateDir, 'clusters');
+  return existsSync(folder) ? readdirSync(folder).at(0) : undefined;
+}
+
 t.test('infrabed cluster', { skip }, async (t) => {
   const stateDir = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-command-')));
   const env = {
@@ -98,7 +104,7 @@ t.test('infrabed cluster', { skip }, async (t) => {
       env: { ...process.env, ...env },
     });
     const ended = new Promise((resolve) => child.once('exit', resolve));
-    await waitFor('the cluster to be begun', () => readdirSync(join(stateDir, 'clusters')).at(0), {
+    await waitFor('the cluster to be begun', () => begunCluster(stateDir), {
       timeoutMs: 60_000,
     });
     child.kill('SIGKILL');

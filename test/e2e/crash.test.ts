@@ -61,6 +61,9 @@ async function nothingLeft(t: Test, stateDir: string): Promise<void> {
   t.same(leftovers(stateDir), [], 'nothing is left on the machine');
 }
 
+/** Phases so short that the trial may be over before the kill comes. */
+const brief: ReadonlySet<PhaseName> = new Set(['clean', 'release']);
+
 /** Kills the controller in the middle of a phase, then sweeps, and looks at what is left. */
 async function killedIn(phase: PhaseName, t: Test): Promise<void> {
   const stateDir = newStateDir();
@@ -74,6 +77,7 @@ async function killedIn(phase: PhaseName, t: Test): Promise<void> {
   ];
   const [trial] = jsonLines((await infrabed(stateDir, ['trial', 'list', '--json'])).stdout);
   t.same(found.failed, []);
+  t.ok(killed.signal === 'SIGKILL' || brief.has(phase), 'the kill came in time');
   if (killed.signal === 'SIGKILL') {
     t.equal(found.trials.length, 1, 'the sweep says which trial died');
     const diedIn = found.trials[0]?.phase as PhaseName;
@@ -100,40 +104,22 @@ void t.test(
   },
 );
 
-void t.test('two runs at once on one state folder do not take each other for leftovers', async (t) => {
+void t.test('of two runs at once, Ctrl-C ends the one as cancelled and leaves the other alone', async (t) => {
   const stateDir = newStateDir();
   let second: Promise<Ended> | undefined;
   // The second one starts, and so looks for leftovers, while the first makes its cluster.
-  const first = await infrabed(stateDir, ['run', task, '--json'], (line) => {
+  const first = await infrabed(stateDir, ['run', task, '--json'], (line, child) => {
     if (line.startsWith('lease ...')) second ??= infrabed(stateDir, ['run', task, '--json']);
+    if (line.startsWith('running ...')) child.kill('SIGINT');
   });
-  const both = [first, await second];
-  for (const ended of both) {
-    t.equal(ended?.exitStatus, 0, ended?.stderr ?? 'the second run was started');
-    t.match(jsonLines(ended?.stdout ?? '')[0], { outcome: 'resolved' });
-  }
+  t.equal(first.exitStatus, 3);
+  t.match(jsonLines(first.stdout)[0], { outcome: 'cancelled', task: 'infrabed-test/goal' });
+  const other = await second;
+  t.equal(other?.exitStatus, 0, other?.stderr ?? 'the second run was started');
+  t.match(jsonLines(other?.stdout ?? '')[0], { outcome: 'resolved', reward: 1 });
   await nothingLeft(t, stateDir);
   removeStateDir(stateDir);
 });
-
-void t.test(
-  'of two runs at once, Ctrl-C ends the one as cancelled, in order, and leaves the other alone',
-  async (t) => {
-    const stateDir = newStateDir();
-    const [cancelled, other] = await Promise.all([
-      infrabed(stateDir, ['run', task, '--json'], (line, child) => {
-        if (line.startsWith('running ...')) child.kill('SIGINT');
-      }),
-      infrabed(stateDir, ['run', task, '--json']),
-    ]);
-    t.equal(cancelled.exitStatus, 3);
-    t.match(jsonLines(cancelled.stdout)[0], { outcome: 'cancelled', task: 'infrabed-test/goal' });
-    t.equal(other.exitStatus, 0, other.stderr);
-    t.match(jsonLines(other.stdout)[0], { outcome: 'resolved', reward: 1 });
-    await nothingLeft(t, stateDir);
-    removeStateDir(stateDir);
-  },
-);
 
 void t.test('a second Ctrl-C leaves at once, and says what is left and how to remove it', async (t) => {
   const stateDir = newStateDir();
