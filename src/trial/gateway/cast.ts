@@ -42,8 +42,9 @@ export class CastWriter {
     this.fd = openSync(options.path, 'wx', 0o600);
     const header = {
       version: 2,
-      width: options.columns,
-      height: options.rows,
+      // A client without a terminal of its own (`ssh -tt` from a program) says 0 by 0, which no player can show.
+      width: options.columns || 80,
+      height: options.rows || 24,
       timestamp: Math.floor(this.startedAt / 1000),
       ...(options.command === null ? {} : { command: redactor.redact(options.command) }),
       env: { TERM: options.term },
@@ -61,6 +62,7 @@ export class CastWriter {
   }
 
   resize(columns: number, rows: number): void {
+    if (columns === 0 || rows === 0) return;
     this.event('r', `${String(columns)}x${String(rows)}`);
   }
 
