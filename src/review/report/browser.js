@@ -16,7 +16,13 @@
     const place = details.querySelector('.player');
     if (!details.open || place.childElementCount > 0) return;
     const cast = JSON.parse(details.querySelector('script').textContent);
-    window.AsciinemaPlayer.create({ data: cast }, place, { fit: 'width', idleTimeLimit: 2, preload: true });
+    window.AsciinemaPlayer.create({ data: cast }, place, {
+      fit: 'width',
+      idleTimeLimit: 2,
+      preload: true,
+      // What the session came to is shown before it is played.
+      poster: 'npt:9:59:59',
+    });
   };
   for (const details of document.querySelectorAll('details.recording')) {
     details.addEventListener('toggle', () => play(details));
