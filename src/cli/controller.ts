@@ -8,6 +8,7 @@ import { openStore } from '../record/store/store.js';
 import { backends } from '../testbed/driver/index.js';
 import type { CheckerMap } from '../trial/gate/checker.js';
 import { assertRecovered, describeRecovery, recover } from '../trial/run/recover.js';
+import type { Recovery, RecoveryOptions } from '../trial/run/recover.js';
 import type { TrialEnvironment } from '../trial/run/trial.js';
 import type { Face } from './command.js';
 import { version } from './version.js';
@@ -17,21 +18,31 @@ export interface Controller {
   close(): Promise<void>;
 }
 
-/** Opens the state folder as a controller. What a dead one left is cleaned up first, and said. */
-export async function openController(face: Face, checkers: CheckerMap): Promise<Controller> {
+/** The state folder opened, after what dead controllers left in it was dealt with. The caller closes the store. */
+export async function recoverState(): Promise<{ grounds: RecoveryOptions; recovery: Recovery }> {
   const dir = stateDir();
   const store = await openStore(dir);
   try {
-    const siteKey = await loadSiteKey(dir);
-    const backend = backends.container({ stateDir: dir, clock: systemClock });
-    const recovery = await recover({
-      store,
-      backend,
+    const grounds: RecoveryOptions = {
       stateDir: dir,
-      siteKey,
+      store,
+      siteKey: await loadSiteKey(dir),
+      backend: backends.container({ stateDir: dir, clock: systemClock }),
       clock: systemClock,
       version: version(),
-    });
+    };
+    return { grounds, recovery: await recover(grounds) };
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+/** Opens the state folder as a controller. What a dead one left is cleaned up first, and said. */
+export async function openController(face: Face, checkers: CheckerMap): Promise<Controller> {
+  const { grounds, recovery } = await recoverState();
+  const { store } = grounds;
+  try {
     for (const message of describeRecovery(recovery)) face.io.notify({ type: 'warning', message });
     assertRecovered(recovery);
     const controller = await registerController(store, systemClock);
@@ -39,15 +50,10 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
     face.onSecondInterrupt(() => [...held]);
     return {
       environment: {
-        stateDir: dir,
-        store,
+        ...grounds,
         controller,
-        backend,
         checkers,
-        clock: systemClock,
         io: face.io,
-        siteKey,
-        version: version(),
         owner: userInfo().username,
         held,
       },

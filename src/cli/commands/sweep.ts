@@ -1,13 +1,8 @@
 /** `infrabed sweep`: what controllers that died left on this machine is removed, and named. */
-import { systemClock } from '../../core/clock.js';
-import { stateDir } from '../../core/paths.js';
-import { loadSiteKey } from '../../record/ledger/site-key.js';
-import { openStore } from '../../record/store/store.js';
-import { backends } from '../../testbed/driver/index.js';
-import { describeRecovery, recover } from '../../trial/run/recover.js';
+import { describeRecovery } from '../../trial/run/recover.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand } from '../command.js';
-import { version } from '../version.js';
+import { recoverState } from '../controller.js';
 
 interface SweepArguments {
   json: boolean;
@@ -26,28 +21,14 @@ export const sweepCommand: CliCommand<SweepArguments> = {
       .example('$0 sweep', 'clusters of running trials and kept clusters stay'),
   async handler(args, face) {
     if (asRoot(face)) return;
-    const dir = stateDir();
-    const store = await openStore(dir);
-    try {
-      const backend = backends.container({ stateDir: dir, clock: systemClock });
-      const siteKey = await loadSiteKey(dir);
-      const recovery = await recover({
-        store,
-        backend,
-        stateDir: dir,
-        siteKey,
-        clock: systemClock,
-        version: version(),
-      });
-      if (recovery.failed.length > 0) face.exitStatus = 3;
-      if (args.json) {
-        face.printJson(recovery);
-        return;
-      }
-      const lines = describeRecovery(recovery);
-      for (const line of lines.length > 0 ? lines : ['Nothing was left behind.']) face.print(line);
-    } finally {
-      await store.close();
+    const { grounds, recovery } = await recoverState();
+    await grounds.store.close();
+    if (recovery.failed.length > 0) face.exitStatus = 3;
+    if (args.json) {
+      face.printJson(recovery);
+      return;
     }
+    const lines = describeRecovery(recovery);
+    for (const line of lines.length > 0 ? lines : ['Nothing was left behind.']) face.print(line);
   },
 };
