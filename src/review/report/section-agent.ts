@@ -42,9 +42,12 @@ function commandOf(command: AgentCommand, startedAt: number): Html {
   return html`<details>
     <summary>
       <span class="soft small">${since(startedAt, command.at)} ${command.node}</span>
-      <span class="verdict ${kind}">${command.ended ?? '?'}</span> <code>${short(title)}</code>
+      <span class="verdict ${kind}">${command.ended ?? '?'}</span> <code>${short(gist(command, title))}</code>
     </summary>
-    <p class="small soft">${about.join(', ')}; session ${command.session}</p>
+    <p class="small soft">
+      ${about.join(', ')}; session
+      ${command.command === null && command.kind !== 'sftp' ? html`<a href="#recordings">${command.session}</a>` : command.session}
+    </p>
     ${title.length > shortLength && html`<pre>${title.slice(0, 20_000)}</pre>`}
     ${command.streams.map(({ name, excerpt }) => streamOf(name, excerpt))}
     ${
@@ -55,6 +58,16 @@ function commandOf(command: AgentCommand, startedAt: number): Html {
         </ul>`
     }
   </details>`;
+}
+
+/** What was done, in a line: of file transfers the first file, of a script on standard input its first command. */
+function gist(command: AgentCommand, title: string): string {
+  const paths = new Set(command.files.flatMap((file) => /\bpath=(\S+)/.exec(file)?.[1] ?? []));
+  if (paths.size > 0) return `${title}: ${[...paths].join(', ')}`;
+  if (!/^(ba|da|)sh( -\S+)*$/.test(title)) return title;
+  const script = command.streams.find(({ name }) => name === 'stdin')?.excerpt.text ?? '';
+  const line = script.split('\n').find((one) => /^\s*[^#\s]/.test(one) && !/^\s*set -/.test(one));
+  return line === undefined ? title : `${title}: ${line}`;
 }
 
 function streamOf(name: string, excerpt: Excerpt): Html {
