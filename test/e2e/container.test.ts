@@ -25,13 +25,10 @@ import {
 import { cgroupLayout, stateTag, supervisorMode } from '../../src/testbed/driver/container/host.js';
 import { witnessNodeRoot, type DriverCluster, type NodeDriver } from '../../src/testbed/driver/driver.js';
 import { driverSuite, spec } from '../testbed/driver-suite.js';
+import { needsRoot } from './needs-root.js';
 
 t.setTimeout(900_000);
-if (process.getuid?.() !== 0) {
-  t.comment('container nodes need root');
-  t.pass();
-  process.exit(0);
-}
+needsRoot(t);
 // Clusters of this test live in a folder of their own; built images are shared with everybody.
 process.env['INFRABED_IMAGE_CACHE'] ??= imageCacheDir(stateDir());
 const state = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-e2e-')));

@@ -7,11 +7,9 @@ import { phaseNames, type PhaseName } from '../../src/record/bundle/schema.js';
 import { verifyLedger } from '../../src/record/ledger/verify.js';
 import { afterCrash } from '../../src/trial/run/phases.js';
 import { heldNodes, leftovers, newStateDir, openEnvironment, removeStateDir } from './trial-harness.js';
+import { needsRoot } from './needs-root.js';
 
-if (process.getuid?.() !== 0) {
-  t.pass('skipped: needs root', { skip: 'needs root' });
-  process.exit(0);
-}
+needsRoot(t);
 t.setTimeout(1_200_000);
 
 const task = join(packageRoot, 'test/e2e/fixtures/goal');

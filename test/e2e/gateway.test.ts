@@ -16,13 +16,10 @@ import { generateKeyPair } from '../../src/testbed/ssh/keys.js';
 import { startGateway } from '../../src/trial/gateway/index.js';
 import { spec } from '../testbed/driver-suite.js';
 import { client, hostConfig, ssh, type Outcome } from '../trial/openssh.js';
+import { needsRoot } from './needs-root.js';
 
 t.setTimeout(300_000);
-if (process.getuid?.() !== 0) {
-  t.comment('container nodes need root');
-  t.pass();
-  process.exit(0);
-}
+needsRoot(t);
 process.env['INFRABED_IMAGE_CACHE'] ??= imageCacheDir(stateDir());
 const state = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-e2e-')));
 const backend = createContainerBackend({ stateDir: state });

@@ -13,11 +13,9 @@ import type { TaskPackage } from '../../src/trial/task/schema.js';
 import type { TrialEnvironment } from '../../src/trial/run/trial.js';
 import { checkers } from '../../checkers/index.js';
 import { heldNodes, leftovers, newStateDir, openEnvironment, removeStateDir } from './trial-harness.js';
+import { needsRoot } from './needs-root.js';
 
-if (process.getuid?.() !== 0) {
-  t.pass('skipped: needs root', { skip: 'needs root' });
-  process.exit(0);
-}
+needsRoot(t);
 
 t.setTimeout(1_200_000);
 

@@ -9,8 +9,6 @@ import type { Store } from '../../record/store/store.js';
 export class PhaseRunner {
   /** Milliseconds a phase, for the bundle. */
   readonly timings: Partial<Record<PhaseName, number>> = {};
-  /** The phase that failed first, and how. */
-  failure: { phase: PhaseName; error: unknown } | undefined;
 
   constructor(
     private readonly trial: string,
@@ -21,7 +19,7 @@ export class PhaseRunner {
   ) {}
 
   /** The phase's own error passes through, after it was written down. */
-  async run<T>(phase: PhaseName, work: () => Promise<T>, detail?: (result: T) => string): Promise<T> {
+  async run<T>(phase: PhaseName, work: () => Promise<T>): Promise<T> {
     const startedAt = this.clock.now();
     await this.write(phase, 'begun', null);
     this.journal.record({ kind: 'phase.begin', actor: 'controller', node: null, payload: { phase } });
@@ -29,20 +27,12 @@ export class PhaseRunner {
     try {
       const result = await work();
       this.timings[phase] = this.clock.now() - startedAt;
-      const said = detail?.(result);
       this.journal.record({ kind: 'phase.end', actor: 'controller', node: null, payload: { phase } });
-      await this.write(phase, 'verified', said ?? null);
-      this.io.notify({
-        type: 'phase',
-        scope: this.trial,
-        phase,
-        state: 'end',
-        ...(said === undefined ? {} : { detail: said }),
-      });
+      await this.write(phase, 'verified', null);
+      this.io.notify({ type: 'phase', scope: this.trial, phase, state: 'end' });
       return result;
     } catch (error) {
       this.timings[phase] = this.clock.now() - startedAt;
-      this.failure ??= { phase, error };
       const code = isInfrabedError(error) ? error.code : 'IB_INTERNAL';
       await this.writeFailure(phase, `${code}: ${messageOf(error)}`);
       this.io.notify({ type: 'phase', scope: this.trial, phase, state: 'failed', detail: messageOf(error) });

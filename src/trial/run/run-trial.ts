@@ -53,7 +53,6 @@ export async function runTrial(environment: TrialEnvironment, request: TrialRequ
     error: outcome.error,
     timings: trial.phases.timings,
     changes: Object.values(trial.drift.gates).flat(),
-    imageHash: trial.owned?.cluster.imageHash,
   };
 }
 

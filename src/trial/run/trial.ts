@@ -65,7 +65,6 @@ export interface TrialResult {
   timings: Partial<Record<PhaseName, number>>;
   /** Changes seen at any gate: what a control trial is recorded for. */
   changes: readonly DriftChange[];
-  imageHash: string | undefined;
 }
 
 /** A trial under way. Fields that a phase fills are optional until it has. */
