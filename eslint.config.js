@@ -7,6 +7,7 @@ import { importX, createNodeResolver } from 'eslint-plugin-import-x';
 // From top to bottom. A room may import from itself and from rooms further down, never from further up.
 const rooms = [
   'src/cli',
+  'src/web/api',
   'checkers',
   'src/study/admission',
   'src/study/attempt',
@@ -27,6 +28,7 @@ const rooms = [
   'src/testbed/ssh',
   'src/testbed/inventory',
   'src/record/bundle',
+  'src/record/notice',
   'src/record/ledger',
   'src/record/store',
   'src/core',

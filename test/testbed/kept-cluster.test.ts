@@ -49,7 +49,7 @@ t.test('a cluster is not written down in the middle of a search for leftovers', 
     return { rows: (await listClusters(ground.store)).length, made: ground.backend.clusters.size };
   });
   await started;
-  const raising = raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada' });
+  const raising = raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
   await systemClock.sleep(300);
   found();
   t.same(await search, { rows: 0, made: 0 });
@@ -58,8 +58,13 @@ t.test('a cluster is not written down in the middle of a search for leftovers', 
 
 t.test('raised, listed and ended', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 2, layers: [], owner: 'ada' });
-  t.match(entry, { nodes: [{ name: 'node0' }, { name: 'node1' }], owner: 'ada', kept: true });
+  const entry = await raiseCluster(ground, { nodeCount: 2, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  t.match(entry, {
+    nodes: [{ name: 'node0' }, { name: 'node1' }],
+    owner: 'ada',
+    durationMs: 3_600_000,
+    kept: true,
+  });
   t.match(await listClusters(ground.store), [
     { id: entry.id, kept: true, inUse: true, purpose: 'cluster up' },
   ]);
@@ -105,7 +110,7 @@ t.test('raised, listed and ended', async (t) => {
 
 t.test('a cluster in the hands of another living process is not ended', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada' });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
   const other = await registerController(ground.store, systemClock, process.ppid);
   await ground.store.db
     .updateTable('leases')
@@ -118,7 +123,7 @@ t.test('a cluster in the hands of another living process is not ended', async (t
 
 t.test('a cluster whose backend forgot it is searched for, and its nodes are given back', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada' });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
   await ground.backend.clusters.get(entry.id)!.destroy();
   await endCluster(ground, entry.id);
   t.strictSame(await statesIn(ground), { available: 16 });
@@ -126,7 +131,7 @@ t.test('a cluster whose backend forgot it is searched for, and its nodes are giv
 
 t.test('a cluster that cannot be removed has its nodes quarantined', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada' });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
   const fake = ground.backend.clusters.get(entry.id)!;
   const destroy = fake.destroy.bind(fake);
   fake.destroy = () => Promise.reject(new InfrabedError('IB_POWER', 'node0 does not go off.'));
@@ -138,7 +143,12 @@ t.test('a cluster that cannot be removed has its nodes quarantined', async (t) =
 t.test('what failed while it was raised holds nothing', async (t) => {
   await t.test('because a layer does not exist', async (t) => {
     const ground = await grounds(t);
-    const raising = raiseCluster(ground, { nodeCount: 2, layers: ['no-such-layer'], owner: 'ada' });
+    const raising = raiseCluster(ground, {
+      nodeCount: 2,
+      layers: ['no-such-layer'],
+      owner: 'ada',
+      durationMs: 3_600_000,
+    });
     await t.rejects(raising, { code: 'IB_LAYER_UNKNOWN' });
     t.ok([...ground.backend.clusters.values()].every((cluster) => cluster.destroyed));
     t.strictSame(await listClusters(ground.store), []);
@@ -151,6 +161,7 @@ t.test('what failed while it was raised holds nothing', async (t) => {
       nodeCount: 2,
       layers: [],
       owner: 'ada',
+      durationMs: 3_600_000,
       signal: AbortSignal.abort(),
     });
     await t.rejects(raising, { code: 'IB_CANCELLED' });
@@ -159,9 +170,12 @@ t.test('what failed while it was raised holds nothing', async (t) => {
 
   await t.test('because there are not enough nodes', async (t) => {
     const ground = await grounds(t);
-    await t.rejects(raiseCluster(ground, { nodeCount: 17, layers: [], owner: 'ada' }), {
-      code: 'IB_NOT_ENOUGH_NODES',
-    });
+    await t.rejects(
+      raiseCluster(ground, { nodeCount: 17, layers: [], owner: 'ada', durationMs: 3_600_000 }),
+      {
+        code: 'IB_NOT_ENOUGH_NODES',
+      },
+    );
     t.strictSame(await listClusters(ground.store), []);
   });
 });

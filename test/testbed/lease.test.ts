@@ -61,7 +61,13 @@ t.test('the life cycle', async (t) => {
     'moves a node only as the table and the conditions say, and otherwise changes nothing',
     async (t) => {
       const { store: opened, controller } = await store(t);
-      const lease = await takeNodes(opened, { nodes: { count: 1 }, owner: 'o', purpose: 'p', controller });
+      const lease = await takeNodes(opened, {
+        nodes: { count: 1 },
+        owner: 'o',
+        durationMs: 3_600_000,
+        purpose: 'p',
+        controller,
+      });
       const node = lease.nodes[0]!;
       const fault = { code: 'IB_POWER', message: 'Its BMC is silent.' };
       const move = (
@@ -122,6 +128,7 @@ t.test('taking and giving back', async (t) => {
     const lease = await takeNodes(opened, {
       nodes: { count: 3 },
       owner: 'ada',
+      durationMs: 3_600_000,
       purpose: 'trial x',
       controller,
     });
@@ -134,7 +141,13 @@ t.test('taking and giving back', async (t) => {
 
   await t.test('nodes given back are available with a clean record, and the lease is over', async (t) => {
     const { store: opened, controller } = await store(t);
-    const lease = await takeNodes(opened, { nodes: { count: 2 }, owner: 'ada', purpose: 'x', controller });
+    const lease = await takeNodes(opened, {
+      nodes: { count: 2 },
+      owner: 'ada',
+      durationMs: 3_600_000,
+      purpose: 'x',
+      controller,
+    });
     await moveNodes(opened, lease, 'provisioning');
     await moveNodes(opened, lease, 'active');
     t.strictSame(await states(opened, lease.nodes), ['active', 'active']);
@@ -153,7 +166,13 @@ t.test('taking and giving back', async (t) => {
 
   await t.test('a lease on which a cluster stands is not given back', async (t) => {
     const { store: opened, controller } = await store(t);
-    const lease = await takeNodes(opened, { nodes: { count: 1 }, owner: 'ada', purpose: 'x', controller });
+    const lease = await takeNodes(opened, {
+      nodes: { count: 1 },
+      owner: 'ada',
+      durationMs: 3_600_000,
+      purpose: 'x',
+      controller,
+    });
     const row = {
       id: 'k1',
       lease: lease.id,
@@ -171,7 +190,7 @@ t.test('taking and giving back', async (t) => {
   await t.test('what is not there or not free is refused, and nothing is taken', async (t) => {
     const { store: opened, controller } = await store(t);
     const take = (wanted: Wanted): Promise<unknown> =>
-      takeNodes(opened, { nodes: wanted, owner: 'ada', purpose: 'x', controller });
+      takeNodes(opened, { nodes: wanted, owner: 'ada', durationMs: 3_600_000, purpose: 'x', controller });
     await take({ names: ['local/n02'] });
     await t.rejects(take({ count: 16 }), { code: 'IB_NOT_ENOUGH_NODES', message: /15 of 16 are free/ });
     await t.rejects(take({ count: 0 }), { code: 'IB_NOT_ENOUGH_NODES' });
@@ -185,10 +204,22 @@ t.test('taking and giving back', async (t) => {
     'nodes that could not be cleaned are quarantined with their fault and never lent',
     async (t) => {
       const { store: opened, controller } = await store(t);
-      const lease = await takeNodes(opened, { nodes: { count: 2 }, owner: 'ada', purpose: 'x', controller });
+      const lease = await takeNodes(opened, {
+        nodes: { count: 2 },
+        owner: 'ada',
+        durationMs: 3_600_000,
+        purpose: 'x',
+        controller,
+      });
       await quarantineLease(opened, lease, { code: 'IB_POWER', message: 'It does not go off.' });
       t.strictSame(await states(opened, lease.nodes), ['quarantined', 'quarantined']);
-      const next = await takeNodes(opened, { nodes: { count: 14 }, owner: 'ada', purpose: 'x', controller });
+      const next = await takeNodes(opened, {
+        nodes: { count: 14 },
+        owner: 'ada',
+        durationMs: 3_600_000,
+        purpose: 'x',
+        controller,
+      });
       t.notOk(next.nodes.some((node) => lease.nodes.includes(node)));
     },
   );
@@ -205,7 +236,13 @@ t.test('taking and giving back', async (t) => {
         const held: Awaited<ReturnType<typeof takeNodes>>[] = [];
         for (const one of steps) {
           if ('take' in one) {
-            const options = { nodes: { count: one.take }, owner: 'o', purpose: 'p', controller };
+            const options = {
+              nodes: { count: one.take },
+              owner: 'o',
+              durationMs: 3_600_000,
+              purpose: 'p',
+              controller,
+            };
             const lease = await takeNodes(opened, options).catch((error: unknown) => {
               if (isInfrabedError(error, 'IB_NOT_ENOUGH_NODES')) return undefined;
               throw error;
@@ -248,22 +285,31 @@ t.test('leases that a controller left', async (t) => {
   const { store: opened, controller } = await store(t);
   const other = await registerController(opened, systemClock, process.ppid);
   const dead = 'c-1-1-dead';
-  const mine = await takeNodes(opened, { nodes: { count: 1 }, owner: 'a', purpose: 'mine', controller });
+  const mine = await takeNodes(opened, {
+    nodes: { count: 1 },
+    owner: 'a',
+    durationMs: 3_600_000,
+    purpose: 'mine',
+    controller,
+  });
   const theirs = await takeNodes(opened, {
     nodes: { count: 1 },
     owner: 'a',
+    durationMs: 3_600_000,
     purpose: 'theirs',
     controller: other,
   });
   const orphan = await takeNodes(opened, {
     nodes: { count: 1 },
     owner: 'a',
+    durationMs: 3_600_000,
     purpose: 'orphan',
     controller: dead,
   });
   const kept = await takeNodes(opened, {
     nodes: { count: 1 },
     owner: 'a',
+    durationMs: 3_600_000,
     purpose: 'kept',
     controller: dead,
   });

@@ -13,6 +13,7 @@ try {
     const { nodes, generation } = await takeNodes(store, {
       nodes: { count: 1 },
       owner: 'test',
+      durationMs: 3_600_000,
       purpose: 'race',
       controller,
     });

@@ -5,6 +5,7 @@ import Table from 'cli-table3';
 import { InfrabedError } from '../../core/errors.js';
 import { shellQuote, start } from '../../core/exec.js';
 import { stateDir } from '../../core/paths.js';
+import { defaultSettings } from '../../core/settings.js';
 import { nullJournal } from '../../core/journal.js';
 import { openStore } from '../../record/store/store.js';
 import { writeSshConfig } from '../../testbed/cluster/ssh-config.js';
@@ -40,7 +41,14 @@ export const clusterUp: CliCommand<UpArguments> = {
     if (asRoot(face)) return;
     const layers = args.layer[0] === 'os' ? args.layer : ['os', ...args.layer];
     await asController(face, async (grounds) => {
-      const options = { nodeCount: args.nodes, layers, owner: userInfo().username, signal: face.signal };
+      const durationMs = defaultSettings.lease.own_sec * 1000;
+      const options = {
+        nodeCount: args.nodes,
+        layers,
+        owner: userInfo().username,
+        durationMs,
+        signal: face.signal,
+      };
       const entry = await raiseCluster(grounds, options);
       if (args.json) face.printJson(shown(entry));
       else {

@@ -2,15 +2,18 @@
  * The tables as a list of migrations. Only what SQLite and PostgreSQL both know is used (text, bigint, integer,
  * double precision); what differs between them stands in `dialectParts`, so that a second set is a second value.
  */
-import type { CreateTableBuilder, Kysely, Migration } from 'kysely';
+import { sql, type CreateTableBuilder, type Kysely, type Migration } from 'kysely';
+import { sqliteRules, type CalendarRules } from './calendar-rules.js';
 
-/** The one thing that the two databases write differently: a key that counts by itself. */
+/** What the two databases write differently: a key that counts by itself, and rules that the database itself keeps. */
 interface DialectParts {
   countingKey<T extends string>(table: CreateTableBuilder<T>): CreateTableBuilder<T, 'id'>;
+  rules: CalendarRules;
 }
 
 const sqliteParts: DialectParts = {
   countingKey: (table) => table.addColumn('id', 'integer', (column) => column.primaryKey().autoIncrement()),
+  rules: sqliteRules,
 };
 
 /** Migrations in order of their names. One that was ever released is never changed again. */
@@ -24,6 +27,14 @@ export function migrations(parts: DialectParts = sqliteParts): Record<string, Mi
     },
     '0002-clean-records': {
       up: (db) => createCleanRecords(db, parts),
+    },
+    '0003-reservations': {
+      async up(db) {
+        await createCalendar(db);
+        await extendHoldings(db);
+        await createPeople(db, parts);
+        await parts.rules.install(db);
+      },
     },
   };
 }
@@ -123,5 +134,118 @@ async function createCleanRecords(db: Kysely<unknown>, parts: DialectParts): Pro
     .addColumn('method', 'text', (column) => column.notNull())
     .addColumn('proof', 'text', (column) => column.notNull())
     .addColumn('at', 'bigint', (column) => column.notNull())
+    .execute();
+}
+
+/** A lease that ends before it begins has never been; the end of time is what an open end of old becomes. */
+const endOfTime = Date.UTC(9999, 11, 31);
+
+/** Leases with a booked end, and one booking for each of their nodes. */
+async function createCalendar(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('leases_new')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('owner', 'text', (column) => column.notNull())
+    .addColumn('purpose', 'text', (column) => column.notNull())
+    .addColumn('site', 'text', (column) => column.notNull())
+    .addColumn('wanted', 'text', (column) => column.notNull())
+    .addColumn('own', 'integer', (column) => column.notNull())
+    .addColumn('priority', 'integer', (column) => column.notNull())
+    .addColumn('generation', 'bigint', (column) => column.notNull().unique())
+    .addColumn('starts_at', 'bigint', (column) => column.notNull())
+    .addColumn('ends_at', 'bigint', (column) => column.notNull())
+    .addColumn('ended_at', 'bigint')
+    .addColumn('end_reason', 'text')
+    .addColumn('state', 'text', (column) => column.notNull())
+    .addColumn('controller', 'text')
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .execute();
+  await sql`insert into leases_new
+    (id, owner, purpose, site, wanted, own, priority, generation, starts_at, ends_at, ended_at, end_reason, state,
+      controller, created_at)
+    select id, owner, purpose, 'local', '{}', 1, 0, generation, starts_at, coalesce(ends_at, ${sql.lit(endOfTime)}),
+      ends_at, case when ends_at is null then null else 'released' end, state, controller, starts_at
+    from leases`.execute(db);
+  await db.schema.dropTable('leases').execute();
+  await db.schema.alterTable('leases_new').renameTo('leases').execute();
+  await db.schema.createIndex('leases_by_state').on('leases').columns(['state', 'ends_at']).execute();
+  await db.schema
+    .createTable('bookings')
+    .addColumn('lease', 'text', (column) => column.notNull().references('leases.id'))
+    .addColumn('node', 'text', (column) => column.notNull().references('nodes.name'))
+    .addColumn('starts_at', 'bigint', (column) => column.notNull())
+    .addColumn('ends_at', 'bigint', (column) => column.notNull())
+    .addColumn('busy_until', 'bigint', (column) => column.notNull())
+    .addColumn('pinned', 'integer', (column) => column.notNull())
+    .addPrimaryKeyConstraint('bookings_key', ['lease', 'node'])
+    .addCheckConstraint('bookings_forward', sql`starts_at < ends_at and ends_at <= busy_until`)
+    .execute();
+  await db.schema.createIndex('bookings_of_node').on('bookings').columns(['node', 'starts_at']).execute();
+  // What was held by an open lease stays held.
+  await sql`insert into bookings (lease, node, starts_at, ends_at, busy_until, pinned)
+    select leases.id, nodes.name, leases.starts_at, leases.ends_at, leases.ends_at, 1
+    from nodes inner join leases on leases.id = nodes.lease
+    where leases.state = 'active' and leases.starts_at < leases.ends_at`.execute(db);
+}
+
+/** What nodes, controllers, trials and sites need beyond the first trial. */
+async function extendHoldings(db: Kysely<unknown>): Promise<void> {
+  const nodes = db.schema.alterTable('nodes');
+  await nodes.addColumn('spec', 'text', (column) => column.notNull().defaultTo('{}')).execute();
+  await nodes.addColumn('failures', 'integer', (column) => column.notNull().defaultTo(0)).execute();
+  await nodes.addColumn('retired', 'integer', (column) => column.notNull().defaultTo(0)).execute();
+  await nodes.addColumn('hold', 'text').execute();
+  await nodes.addColumn('since', 'bigint', (column) => column.notNull().defaultTo(0)).execute();
+  await nodes.addColumn('probe_at', 'bigint').execute();
+  await nodes.addColumn('clean_record', 'bigint').execute();
+  await nodes.addColumn('calendar_revision', 'bigint', (column) => column.notNull().defaultTo(0)).execute();
+  const controllers = db.schema.alterTable('controllers');
+  await controllers.addColumn('host', 'text', (column) => column.notNull().defaultTo('')).execute();
+  await controllers.addColumn('heartbeat_at', 'bigint', (column) => column.notNull().defaultTo(0)).execute();
+  const trials = db.schema.alterTable('trials');
+  await trials.addColumn('owner', 'text', (column) => column.notNull().defaultTo('root')).execute();
+  await trials.addColumn('request', 'text').execute();
+  await trials.addColumn('progress', 'text').execute();
+  await db.schema
+    .alterTable('sites')
+    .addColumn('added_at', 'bigint', (column) => column.notNull().defaultTo(0))
+    .execute();
+}
+
+/** Who may ask, who changed what, and what has to be told. */
+async function createPeople(db: Kysely<unknown>, parts: DialectParts): Promise<void> {
+  await db.schema
+    .createTable('users')
+    .addColumn('name', 'text', (column) => column.primaryKey())
+    .addColumn('role', 'text', (column) => column.notNull())
+    .addColumn('token_hash', 'text', (column) => column.notNull().unique())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('revoked_at', 'bigint')
+    .execute();
+  await parts
+    .countingKey(db.schema.createTable('changes'))
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .addColumn('actor', 'text', (column) => column.notNull())
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('subject', 'text', (column) => column.notNull())
+    .addColumn('detail', 'text', (column) => column.notNull())
+    .execute();
+  await db.schema.createIndex('changes_of_subject').on('changes').columns(['subject', 'id']).execute();
+  await db.schema
+    .createTable('notices')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('subject', 'text', (column) => column.notNull())
+    .addColumn('payload', 'text', (column) => column.notNull())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('attempts', 'integer', (column) => column.notNull())
+    .addColumn('next_try_at', 'bigint', (column) => column.notNull())
+    .addColumn('delivered_at', 'bigint')
+    .addColumn('error', 'text')
+    .execute();
+  await db.schema
+    .createTable('marks')
+    .addColumn('key', 'text', (column) => column.primaryKey())
+    .addColumn('value', 'bigint', (column) => column.notNull())
     .execute();
 }

@@ -3,8 +3,9 @@ import type { Generated } from 'kysely';
 
 export interface SitesTable {
   name: string;
-  /** JSON of the inventory file. */
+  /** JSON of the parsed inventory file; secrets are references. */
   inventory: string;
+  added_at: Generated<number>;
 }
 
 export interface NodesTable {
@@ -18,20 +19,60 @@ export interface NodesTable {
   fault: string | null;
   /** Lease that holds it, or null. */
   lease: string | null;
+  /** JSON of the node's inventory entry (SiteNode). */
+  spec: Generated<string>;
+  /** Failures in a row: provisioning, cleaning, health probes. */
+  failures: Generated<number>;
+  /** 1: no longer in its inventory, so never lent. */
+  retired: Generated<number>;
+  /** JSON of a person's hold: {by, why, at}; only with `maintenance`. */
+  hold: Generated<string | null>;
+  /** When it came into its state. */
+  since: Generated<number>;
+  /** When its health is to be probed next, or null. */
+  probe_at: Generated<number | null>;
+  /** Its newest clean record: a node becomes `available` only together with a new one. */
+  clean_record: Generated<number | null>;
+  /** Mark `calendar` at the last change of its bookings; the database counts it. */
+  calendar_revision: Generated<number>;
 }
 
 export interface LeasesTable {
   id: string;
   owner: string;
   purpose: string;
-  /** Fencing token: strictly increasing over the whole store. */
+  site: string;
+  /** JSON: {count, tags, backend} or {names}. */
+  wanted: string;
+  /** 1: taken by a command for itself, and given back when that ends; 0: a person's reservation. */
+  own: number;
+  priority: number;
+  /** Fencing token: unique over the whole store; a new one each time a controller takes the lease in hand. */
   generation: number;
+  /** Half-open interval [starts_at, ends_at). */
   starts_at: number;
-  /** Half-open; null while it runs. */
-  ends_at: number | null;
-  /** active | ended */
+  ends_at: number;
+  /** When it really ended, or null. */
+  ended_at: number | null;
+  /** released | cancelled | expired | displaced | quarantined, or null. */
+  end_reason: string | null;
+  /** reserved | active | ended */
   state: string;
-  controller: string;
+  /** The controller in whose hands it is, or null. */
+  controller: string | null;
+  created_at: number;
+}
+
+/** One node of one lease. The database refuses two whose [starts_at, busy_until) overlap. */
+export interface BookingsTable {
+  lease: string;
+  node: string;
+  starts_at: number;
+  ends_at: number;
+  /** End of the cleaning gap. */
+  busy_until: number;
+  /** 1: asked for by name, or the lease has begun; 0: may be bound to another node. */
+  pinned: number;
 }
 
 export interface ControllersTable {
@@ -41,6 +82,9 @@ export interface ControllersTable {
   /** Field 22 of /proc/PID/stat: tells a recycled pid apart. */
   pid_start: number;
   started_at: number;
+  /** Boot id of the host it runs on: only there does its pid mean anything. */
+  host: Generated<string>;
+  heartbeat_at: Generated<number>;
 }
 
 export interface ClustersTable {
@@ -70,6 +114,11 @@ export interface TrialsTable {
   reward: number | null;
   started_at: number;
   ended_at: number | null;
+  owner: Generated<string>;
+  /** JSON of what was asked for, so that another controller can go on. */
+  request: Generated<string | null>;
+  /** JSON of what was reached at the end of the last phase. */
+  progress: Generated<string | null>;
 }
 
 export interface PhasesTable {
@@ -103,6 +152,50 @@ export interface CleanRecordsTable {
   at: number;
 }
 
+export interface UsersTable {
+  name: string;
+  /** user | operator */
+  role: string;
+  /** SHA-256 of the token: 32 random bytes, so that a slow hash would add nothing. */
+  token_hash: string;
+  created_at: number;
+  revoked_at: number | null;
+}
+
+/** Every change of a node, lease, site or user, with who made it. */
+export interface ChangesTable {
+  id: Generated<number>;
+  at: number;
+  /** Name of the actor. */
+  actor: string;
+  /** Dotted: `node.quarantined`, `lease.extended`. */
+  kind: string;
+  /** Name or id of what was changed. */
+  subject: string;
+  /** JSON. */
+  detail: string;
+}
+
+/** What has to be told to the hook and the webhook, until it was. */
+export interface NoticesTable {
+  id: string;
+  kind: string;
+  subject: string;
+  /** JSON. */
+  payload: string;
+  created_at: number;
+  attempts: number;
+  next_try_at: number;
+  delivered_at: number | null;
+  error: string | null;
+}
+
+/** Numbers that only grow: `calendar` (revisions of bookings), `clock` (latest time seen). */
+export interface MarksTable {
+  key: string;
+  value: number;
+}
+
 export interface Database {
   sites: SitesTable;
   nodes: NodesTable;
@@ -113,4 +206,9 @@ export interface Database {
   phases: PhasesTable;
   checks: ChecksTable;
   clean_records: CleanRecordsTable;
+  bookings: BookingsTable;
+  users: UsersTable;
+  changes: ChangesTable;
+  notices: NoticesTable;
+  marks: MarksTable;
 }

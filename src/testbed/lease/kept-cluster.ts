@@ -32,6 +32,8 @@ export interface RaiseOptions {
   nodeCount: number;
   layers: readonly string[];
   owner: string;
+  /** How long it may stand. */
+  durationMs: number;
   signal?: AbortSignal;
 }
 
@@ -68,6 +70,7 @@ export async function raiseCluster(grounds: Grounds, options: RaiseOptions): Pro
     purpose: 'cluster up',
     controller,
     backend: grounds.backend.name,
+    durationMs: options.durationMs,
     clock,
   });
   const id = newId('c', clock.now());

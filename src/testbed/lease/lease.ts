@@ -26,6 +26,7 @@ export interface Lease extends Fence {
   readonly owner: string;
   readonly purpose: string;
   readonly startsAt: number;
+  readonly endsAt: number;
   /** Aborts with IB_LEASE_CONFLICT once the lease is known to be lost, and when it is released. */
   readonly signal: AbortSignal;
 }
@@ -39,6 +40,10 @@ export interface TakeNodesOptions {
   purpose: string;
   /** Id of the controller process, from registerController. */
   controller: string;
+  /** How long the nodes are needed at most. */
+  durationMs: number;
+  /** After the end, for cleaning. */
+  gapMs?: number;
   backend?: string;
   site?: Site;
   clock?: Clock;
@@ -67,14 +72,35 @@ export async function takeNodes(store: Store, options: TakeNodesOptions): Promis
         owner,
         purpose,
         generation,
+        site: site.name,
+        wanted: JSON.stringify(options.nodes),
+        own: 1,
+        priority: 0,
         starts_at: startsAt,
-        ends_at: null,
+        ends_at: startsAt + options.durationMs,
+        ended_at: null,
+        end_reason: null,
         state: 'active',
         controller,
+        created_at: startsAt,
       })
       .execute();
+    const ends_at = startsAt + options.durationMs;
+    for (const node of nodes) {
+      await db
+        .insertInto('bookings')
+        .values({
+          lease: id,
+          node,
+          starts_at: startsAt,
+          ends_at,
+          busy_until: ends_at + (options.gapMs ?? 0),
+          pinned: 1,
+        })
+        .execute();
+    }
     for (const node of nodes) await transition(db, node, 'leased', { lease: { id, generation }, clock });
-    return handle({ id, generation, nodes, owner, purpose, startsAt });
+    return handle({ id, generation, nodes, owner, purpose, startsAt, endsAt: startsAt + options.durationMs });
   });
 }
 
@@ -238,7 +264,7 @@ export async function adoptLease(store: Store, leaseId: string, controller: stri
   if (taken.numUpdatedRows !== 1n) throw ended(leaseId);
   const nodes = (await nodesOf(store.db, leaseId)).map((node) => node.name);
   const { id, generation, owner, purpose } = row;
-  return handle({ id, generation, nodes, owner, purpose, startsAt: row.starts_at });
+  return handle({ id, generation, nodes, owner, purpose, startsAt: row.starts_at, endsAt: row.ends_at });
 }
 
 /** Active leases whose controller has died and on which no kept cluster stands, oldest first: work for recovery. */
@@ -299,7 +325,8 @@ async function assertNoCluster(db: Kysely<Database>, lease: Fence): Promise<void
 async function end(db: Kysely<Database>, leaseId: string, clock: Clock): Promise<void> {
   await db
     .updateTable('leases')
-    .set({ state: 'ended', ends_at: clock.now() })
+    .set({ state: 'ended', ended_at: clock.now(), end_reason: 'released', controller: null })
     .where('id', '=', leaseId)
     .execute();
+  await db.deleteFrom('bookings').where('lease', '=', leaseId).execute();
 }

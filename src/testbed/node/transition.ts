@@ -64,17 +64,22 @@ export async function transition(
   if (missing) throw illegal(node, from, to, missing);
   await checkFence(db, node, row.lease, options.lease);
   const at = (options.clock ?? systemClock).now();
+  let cleanRecord = row.clean_record;
   if (to === 'available' && options.clean) {
     const { method, proof } = options.clean;
-    await db
+    const { id } = await db
       .insertInto('clean_records')
       .values({ node, lease: row.lease, method, proof: JSON.stringify(proof), at })
-      .execute();
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    cleanRecord = id;
   }
   await db
     .updateTable('nodes')
     .set({
       state: to,
+      since: at,
+      clean_record: cleanRecord,
       lease: nextLease(to, row.lease, options.lease),
       fault: nextFault(to, row.fault, options.fault, at),
     })

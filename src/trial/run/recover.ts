@@ -15,6 +15,7 @@ import { readLedger } from '../../record/ledger/reader.js';
 import type { SiteKey } from '../../record/ledger/site-key.js';
 import { LedgerWriter } from '../../record/ledger/writer.js';
 import { controllerIsAlive, deadControllers, unregisterController } from '../../record/store/controllers.js';
+import type { Selectable } from 'kysely';
 import type { TrialsTable } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
 import { removeStaleKeys } from '../../testbed/cluster/create.js';
@@ -55,13 +56,17 @@ export async function recover(options: RecoveryOptions): Promise<Recovery> {
   });
 }
 
-async function abandonedTrials(store: Store): Promise<TrialsTable[]> {
+async function abandonedTrials(store: Store): Promise<Selectable<TrialsTable>[]> {
   const running = await store.db.selectFrom('trials').selectAll().where('state', '=', 'running').execute();
   const alive = await Promise.all(running.map((trial) => controllerIsAlive(store, trial.controller)));
   return running.filter((_trial, index) => !alive[index]);
 }
 
-async function endTrial(trial: TrialsTable, options: RecoveryOptions, recovery: Recovery): Promise<void> {
+async function endTrial(
+  trial: Selectable<TrialsTable>,
+  options: RecoveryOptions,
+  recovery: Recovery,
+): Promise<void> {
   const { store, clock } = options;
   const last = await store.db
     .selectFrom('phases')
@@ -92,7 +97,11 @@ async function endTrial(trial: TrialsTable, options: RecoveryOptions, recovery: 
 }
 
 /** Ledger and bundle of an interrupted trial end with a record that says so, sealed by the same key. */
-async function closeRecord(trial: TrialsTable, phase: string, options: RecoveryOptions): Promise<void> {
+async function closeRecord(
+  trial: Selectable<TrialsTable>,
+  phase: string,
+  options: RecoveryOptions,
+): Promise<void> {
   const { clock, siteKey } = options;
   if (!existsSync(trial.bundle) || existsSync(join(trial.bundle, bundleFiles.manifest))) return;
   const ledgerFile = join(trial.bundle, bundleFiles.ledger);
@@ -108,7 +117,7 @@ async function closeRecord(trial: TrialsTable, phase: string, options: RecoveryO
 }
 
 async function interruptedManifest(
-  trial: TrialsTable,
+  trial: Selectable<TrialsTable>,
   phase: string,
   options: RecoveryOptions,
 ): Promise<Manifest> {
@@ -139,14 +148,14 @@ async function interruptedManifest(
 }
 
 /** What the ledger's first record says; without one nothing had begun, and no agent had any network. */
-async function bundledNetwork(trial: TrialsTable): Promise<Manifest['network']> {
+async function bundledNetwork(trial: Selectable<TrialsTable>): Promise<Manifest['network']> {
   for await (const { kind, payload } of readLedger(join(trial.bundle, bundleFiles.ledger))) {
     if (kind === 'trial.begin') return payload['network'] === 'host' ? 'host' : 'none';
   }
   return 'none';
 }
 
-async function bundledTaskHash(trial: TrialsTable): Promise<string> {
+async function bundledTaskHash(trial: Selectable<TrialsTable>): Promise<string> {
   try {
     return (await loadTask(join(trial.bundle, bundleFiles.task))).hash;
   } catch (error) {

@@ -33,8 +33,21 @@ export async function takeLease(trial: Trial): Promise<void> {
     purpose: `trial ${trial.id}`,
     controller: environment.controller,
     backend: environment.backend.name,
+    durationMs: longestTrialMs(request.task),
     clock: environment.clock,
   });
+}
+
+/** Provisioning, settling and cleaning take minutes; an image that has to be built first takes longer. */
+const overheadMs = 30 * 60 * 1000;
+
+/** How long a trial of this task takes at most: the time its nodes are reserved for. */
+export function longestTrialMs(task: TaskPackage): number {
+  const { agent, lifecycle } = task.definition;
+  const { running, reboot } = lifecycle;
+  const nodes = task.definition.environment.nodes.length;
+  const seconds = agent.timeout_sec + running.duration_sec + nodes * (reboot.timeout_sec + reboot.settle_sec);
+  return seconds * 1000 + overheadMs;
 }
 
 /** A trial's cluster has the trial's id without its prefix: short, since names and paths of sockets are made from it. */

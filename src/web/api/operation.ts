@@ -1,0 +1,47 @@
+/**
+ * An operation is one thing that can be asked of infrabed: what it takes, what it gives, who may, and how it is done.
+ * The command line on this machine, the HTTP server and its client are three callers of the same list.
+ */
+import type { z } from 'zod';
+import type { Actor, Role } from '../../core/actor.js';
+import type { Clock } from '../../core/clock.js';
+import type { IoHost } from '../../core/io.js';
+import type { Settings } from '../../core/settings.js';
+import type { Store } from '../../record/store/store.js';
+import type { Backend } from '../../testbed/driver/driver.js';
+
+/** What an operation works on. */
+export interface Desk {
+  store: Store;
+  stateDir: string;
+  settings: Settings;
+  clock: Clock;
+  /** Progress; a server sends it on to who asked. */
+  io: IoHost;
+  signal: AbortSignal;
+  backend: Backend;
+  /** Registers this process as a controller, once, for operations that act on nodes. */
+  controller(): Promise<string>;
+}
+
+export interface Operation<I, O> {
+  /** Noun and verb: `lease.extend`. */
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** With parameters: `/v1/leases/:id/extend`. They, the query and the body together are the input. */
+  readonly path: string;
+  readonly summary: string;
+  /** The least role that may ask at all; ownership is the handler's to check. */
+  readonly role: Role;
+  readonly input: z.ZodType<I>;
+  readonly output: z.ZodType<O>;
+  /** True where it may take longer than a second: progress is sent while it goes on. */
+  readonly slow?: boolean;
+  /** @throws InfrabedError; its code reaches the caller whatever is between them. */
+  handle(desk: Desk, input: I, actor: Actor): Promise<O>;
+}
+
+/** Lets inference fill in the types of an operation. */
+export function operation<I, O>(definition: Operation<I, O>): Operation<I, O> {
+  return definition;
+}
