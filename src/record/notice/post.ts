@@ -36,6 +36,7 @@ export async function postNotice(db: Kysely<Database>, clock: Clock, notice: Not
       subject,
       payload: JSON.stringify(payload),
       created_at: at,
+      told: '[]',
       attempts: 0,
       next_try_at: at,
       delivered_at: null,

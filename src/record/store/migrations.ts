@@ -238,6 +238,7 @@ async function createPeople(db: Kysely<unknown>, parts: DialectParts): Promise<v
     .addColumn('subject', 'text', (column) => column.notNull())
     .addColumn('payload', 'text', (column) => column.notNull())
     .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('told', 'text', (column) => column.notNull())
     .addColumn('attempts', 'integer', (column) => column.notNull())
     .addColumn('next_try_at', 'bigint', (column) => column.notNull())
     .addColumn('delivered_at', 'bigint')

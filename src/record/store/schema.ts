@@ -184,6 +184,8 @@ export interface NoticesTable {
   /** JSON. */
   payload: string;
   created_at: number;
+  /** JSON list of the channels that have it: hook, webhook. */
+  told: string;
   attempts: number;
   next_try_at: number;
   delivered_at: number | null;
