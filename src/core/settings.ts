@@ -32,7 +32,7 @@ const settingsSchema = z.strictObject({
       horizon_sec: seconds.min(60).default(365 * 24 * 3600),
     })
     .refine((lease) => lease.cleaning_gap_sec >= lease.grace_sec, {
-      message: 'cleaning_gap_sec must not be shorter than grace_sec: nodes are cleaned within the gap',
+      error: 'cleaning_gap_sec must not be shorter than grace_sec: nodes are cleaned within the gap',
     })
     .prefault({}),
   limits: z

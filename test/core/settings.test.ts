@@ -26,7 +26,7 @@ void t.test('what is wrong is refused with file and key', (t) => {
     ['lease: { cleaning_gap_sec: 10, grace_sec: 60 }', /cleaning_gap_sec must not be shorter than grace_sec/],
     ['limits: { default: { leases: 0 } }', /limits\.default\.leases/],
     ['notices: { webhook: "ftp://example.org" }', /notices\.webhook/],
-    ['lease: [', /settings\.yaml/],
+    ['lease: [', /line 1/],
     ['- 1', /expected object/],
   ] as const) {
     t.throws(() => parseSettings(text, '/x/settings.yaml'), {
