@@ -79,6 +79,10 @@ def is_loose(cgroup):
     return any(os.path.lexists("/run/systemd/transient/" + name) for name in names if name.endswith(".service"))
 
 
+def is_in(cgroup, groups):
+    return any(cgroup == group or cgroup.startswith(group + "/") for group in groups)
+
+
 def asked():
     """The units, or none of them and the reason."""
     try:
@@ -113,10 +117,10 @@ def close(before):
             strays.append(process)
         except ProcessLookupError:
             pass
+    # Waited for are processes, not units: one without any (a runtime folder's) may be active for as long as it likes.
+    groups = {unit["ControlGroup"] for unit in now if unit["Id"] in doomed and unit.get("ControlGroup", "/") != "/"}
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if not doomed or not any(unit["Id"] in doomed for unit in asked()[0]):
-            break
+    while time.monotonic() < deadline and any(is_in(process["cgroup"], groups) for process in processes()):
         time.sleep(0.05)
     left = [p for p in processes() if p["started"] > before["at"] and not p["cgroup"].startswith("/..")]
     return {
