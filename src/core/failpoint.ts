@@ -8,12 +8,13 @@ import { appendFileSync } from 'node:fs';
 const wanted = process.env['INFRABED_FAILPOINT'];
 /** File to which the name of every point that is passed is appended, one `NAME#N` a line. */
 const logFile = process.env['INFRABED_FAILPOINT_LOG'];
-const isOn = wanted !== undefined || logFile !== undefined;
+/** False in normal use: whoever has to work out the name of a point asks first. */
+export const failpointsOn = wanted !== undefined || logFile !== undefined;
 const passed = new Map<string, number>();
 
 /** Marks a point. `name` holds no blanks and nothing that differs from run to run (ids, times). */
 export function failpoint(name: string): void {
-  if (!isOn) return;
+  if (!failpointsOn) return;
   const count = (passed.get(name) ?? 0) + 1;
   passed.set(name, count);
   const point = `${name}#${String(count)}`;

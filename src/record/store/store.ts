@@ -4,9 +4,11 @@ import { join } from 'node:path';
 import SqliteDatabase from 'better-sqlite3';
 import { Kysely, Migrator, SqliteDialect, type SqliteDatabase as KyselySqlite } from 'kysely';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
+import { failpointsOn } from '../../core/failpoint.js';
 import { migrations } from './migrations.js';
 import type { Database } from './schema.js';
 import { storeError } from './store-error.js';
+import { WritePoints } from './write-points.js';
 
 export type { Database } from './schema.js';
 
@@ -79,16 +81,19 @@ function translating(raw: SqliteDatabase.Database, path: string): KyselySqlite {
       throw storeError(error, path);
     }
   };
+  const points = failpointsOn ? new WritePoints() : undefined;
   return {
     close: () => {
       raw.close();
     },
     prepare(sql) {
       const statement = attempt(() => raw.prepare(sql === 'begin' ? 'begin immediate' : sql));
+      const execute = <T>(action: () => T): T =>
+        points === undefined ? attempt(action) : points.around(sql, raw.inTransaction, () => attempt(action));
       return {
         reader: statement.reader,
-        all: (parameters) => attempt(() => statement.all(...parameters)),
-        run: (parameters) => attempt(() => statement.run(...parameters)),
+        all: (parameters) => execute(() => statement.all(...parameters)),
+        run: (parameters) => execute(() => statement.run(...parameters)),
         iterate: (parameters) => statement.iterate(...parameters),
       };
     },
