@@ -22,6 +22,9 @@ export interface Face {
   exitStatus: number;
 }
 
+/** Thrown to end a command that another process (sudo's) has done; the face has its exit status already. */
+export class DoneElsewhere extends Error {}
+
 export interface CliCommand<A> {
   /** yargs syntax: `list`, `show <trial>`. */
   command: string;

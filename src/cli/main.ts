@@ -3,7 +3,7 @@ import { setMaxListeners } from 'node:events';
 import yargs from 'yargs';
 import { InfrabedError, isInfrabedError, messageOf } from '../core/errors.js';
 import { redactor } from '../core/log.js';
-import { type CliNoun, type Face } from './command.js';
+import { DoneElsewhere, type CliNoun, type Face } from './command.js';
 import { TerminalHost } from './terminal-host.js';
 import { nouns, commands } from './commands/index.js';
 import { version } from './version.js';
@@ -34,7 +34,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     await parse(argv, face);
   } catch (error) {
-    face.exitStatus = explain(error, argv.includes('--debug'));
+    if (!(error instanceof DoneElsewhere)) face.exitStatus = explain(error, argv.includes('--debug'));
   } finally {
     host.close();
   }
@@ -56,7 +56,7 @@ async function parse(argv: readonly string[], face: Face): Promise<void> {
     .wrap(Math.min(100, process.stderr.columns || 100))
     .exitProcess(false)
     .fail((message: string | null, error: Error | undefined) => {
-      if (error instanceof InfrabedError) throw error;
+      if (error instanceof InfrabedError || error instanceof DoneElsewhere) throw error;
       if (error && !message) throw error;
       if (message?.startsWith('Not enough non-option arguments')) {
         throw new InfrabedError('IB_USAGE', 'Something that the command needs is missing.', {

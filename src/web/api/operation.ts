@@ -33,13 +33,26 @@ export interface Operation<I, O> {
   readonly summary: string;
   /** The least role that may ask at all; ownership is the handler's to check. */
   readonly role: Role;
+  /**
+   * An object of JSON-able values; parsing what was parsed once changes nothing. Unknown keys are refused. Text of a
+   * query has become numbers, booleans and lists, as this schema wants them, before it is parsed (wire.ts).
+   */
   readonly input: z.ZodType<I>;
+  /** JSON-able too: it travels. */
   readonly output: z.ZodType<O>;
   /** True where it may take longer than a second: progress is sent while it goes on. */
   readonly slow?: boolean;
+  /**
+   * True where neither nodes nor leases are touched: a command on this machine then does not first deal with what dead
+   * controllers left. What only looks (GET) never does.
+   */
+  readonly withoutRecovery?: boolean;
   /** @throws InfrabedError; its code reaches the caller whatever is between them. */
   handle(desk: Desk, input: I, actor: Actor): Promise<O>;
 }
+
+/** An operation of whatever types, as lists of them hold it. */
+export type AnyOperation = Operation<unknown, unknown>;
 
 /** Lets inference fill in the types of an operation. */
 export function operation<I, O>(definition: Operation<I, O>): Operation<I, O> {
