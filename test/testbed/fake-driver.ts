@@ -4,6 +4,7 @@ import { InfrabedError } from '../../src/core/errors.js';
 import { start } from '../../src/core/exec.js';
 import type {
   Backend,
+  CleanEvidence,
   ClusterSpec,
   CommandResult,
   DriverCluster,
@@ -11,6 +12,7 @@ import type {
   NodeDriver,
   Power,
   PowerState,
+  ProbeResult,
   SweepReport,
   Testimony,
   Witness,
@@ -94,6 +96,7 @@ export class FakeNode implements NodeDriver {
 
 export class FakeCluster implements DriverCluster {
   readonly imageHash = 'f'.repeat(64);
+  readonly generation = 1;
   destroyed = false;
 
   constructor(
@@ -142,6 +145,21 @@ export class FakeBackend implements Backend {
     const cluster = this.clusters.get(id);
     if (cluster && !cluster.destroyed) return Promise.resolve(cluster);
     return Promise.reject(new InfrabedError('IB_CLUSTER_UNKNOWN', `There is no cluster ${id}.`));
+  }
+
+  fence(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  proveClean(_id: string, nodes: readonly string[]): Promise<CleanEvidence[]> {
+    const known = { imageHash: null, generation: null, hostKey: null, lastBootId: null };
+    return Promise.resolve(
+      nodes.map((node) => ({ node, method: 'fake', isClean: true, parts: [], ...known })),
+    );
+  }
+
+  probe(): Promise<ProbeResult> {
+    return Promise.resolve({ ok: true });
   }
 
   sweep(): Promise<SweepReport> {

@@ -91,7 +91,7 @@ export type LayerRef = string | { name: string; script: string };
 
 export interface ClusterSpec {
   id: string;
-  /** Fencing token of the lease; supervisors refuse requests that carry another one. */
+  /** Fencing token of the lease: every act on the nodes carries it, and is refused once another one has them. */
   generation: number;
   nodes: readonly string[];
   /** Layers from the bottom: `os` first. */
@@ -104,6 +104,8 @@ export interface ClusterSpec {
 export interface DriverCluster {
   readonly id: string;
   readonly nodes: readonly NodeDriver[];
+  /** The generation of the lease that this handle acts for; refused with IB_LEASE_CONFLICT once another has the cluster. */
+  readonly generation: number;
   /** Hash of the package manifest of the image that the nodes run. */
   readonly imageHash: string;
   /** argv that runs a program inside the cluster's network, for controller-side tools such as Ansible. */
@@ -119,14 +121,53 @@ export interface SweepReport {
   failed: string[];
 }
 
+/** What was read back of one node after its cluster was taken down: the proof behind a clean record. */
+export interface CleanEvidence {
+  node: string;
+  /** How it was cleaned, e.g. `container-destroyed`. */
+  method: string;
+  /** True if nothing of the node was found: every `found` below is null. */
+  isClean: boolean;
+  /** Each part that was looked for, and what was found of it (null: nothing). */
+  parts: { what: string; found: string | null }[];
+  /** Of the image that the node ran, where the backend still knows it. */
+  imageHash: string | null;
+  /** The generation that had the node last, where the backend still knows it. */
+  generation: number | null;
+  /** The SSH host key that the node had, which no later one may have. */
+  hostKey: string | null;
+  /** The last boot that was seen before the node was switched off. */
+  lastBootId: string | null;
+}
+
+/** Whether the backend could make a node now. */
+export type ProbeResult = { ok: true } | { ok: false; code: string; message: string };
+
 export interface Backend {
   readonly name: string;
   /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
   prepareImage(layers: readonly LayerRef[], io: IoHost, signal?: AbortSignal): Promise<string>;
   /** Fresh nodes, powered on. Ends when they were started, not when they answer. */
   create(spec: ClusterSpec, journal: Journal, io: IoHost, signal?: AbortSignal): Promise<DriverCluster>;
-  /** The handle on a cluster that this or another process made. @throws InfrabedError IB_CLUSTER_UNKNOWN. */
+  /**
+   * The handle on a cluster that this or another process made, with the generation that has it now.
+   * @throws InfrabedError IB_CLUSTER_UNKNOWN.
+   */
   open(clusterId: string, journal: Journal): Promise<DriverCluster>;
-  /** Removes every remnant of clusters not in `keep`. Touches nothing that infrabed did not make. */
-  sweep(keep: ReadonlySet<string>): Promise<SweepReport>;
+  /**
+   * Gives the cluster to a generation: whoever had it before can do nothing to it any more, and nothing that they began
+   * is still going on when this ends. The nodes run on. Where there is no such cluster, an older generation cannot make
+   * it either. Doing it again changes nothing.
+   * @throws InfrabedError IB_LEASE_CONFLICT when a newer generation has it, IB_TIMEOUT when what was begun does not end.
+   */
+  fence(clusterId: string, generation: number): Promise<void>;
+  /** Looks for everything that a cluster's nodes could have left; for after `destroy` or `sweep`. Changes nothing. */
+  proveClean(clusterId: string, nodes: readonly string[]): Promise<CleanEvidence[]>;
+  /** Tries what making a node takes, and leaves nothing. Never throws but for the signal. */
+  probe(signal?: AbortSignal): Promise<ProbeResult>;
+  /**
+   * Removes every remnant of clusters not in `keep`. Touches nothing that infrabed did not make. A function is asked
+   * after the clusters were listed, so that one made meanwhile is never taken for a remnant.
+   */
+  sweep(keep: ReadonlySet<string> | (() => Promise<ReadonlySet<string>>)): Promise<SweepReport>;
 }

@@ -8,6 +8,7 @@ import type { IoHost } from '../../../core/io.js';
 import { silentHost } from '../../../core/io.js';
 import type { Journal } from '../../../core/journal.js';
 import type { Backend, ClusterSpec, DriverCluster, SweepReport } from '../driver.js';
+import { proveClean } from './clean-proof.js';
 import { ContainerCluster, clusterContext, removeRemnants, type ClusterContext } from './cluster.js';
 import {
   clusterFolder,
@@ -23,6 +24,7 @@ import { ImageCache, imageCacheDir, type Image } from './image-cache.js';
 import { makeRoomForWatches } from './inotify.js';
 import { makeNetwork, nodeAddress } from './network.js';
 import { identity, makeNodeFiles } from './node-files.js';
+import { probeHost } from './probe.js';
 import { sweepLeftovers } from './sweep.js';
 import { probeMapping, sharedUidBase, shiftedCopies } from './uid-mapping.js';
 import { releaseUidRange, takeUidRange } from './uid-range.js';
@@ -52,6 +54,12 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
     async open(clusterId, journal) {
       return new ContainerCluster(await readClusterState(options.stateDir, clusterId), context, journal);
     },
+    async fence(clusterId, generation) {
+      const state = await readClusterState(options.stateDir, clusterId);
+      if (generation > state.generation) await writeClusterState(options.stateDir, { ...state, generation });
+    },
+    proveClean: (clusterId, nodes) => proveClean(context, clusterId, nodes),
+    probe: (signal) => probeHost(context, cache, signal),
     async sweep(keep): Promise<SweepReport> {
       const report = await sweepLeftovers(keep, context);
       for (const line of report.removed) io.notify({ type: 'info', message: line });

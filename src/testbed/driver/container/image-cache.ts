@@ -88,7 +88,7 @@ export class ImageCache {
   async prune(keep: ReadonlySet<string>): Promise<LayerRecord[]> {
     const gone = (await this.list()).filter((record) => !keep.has(record.key));
     for (const record of gone) {
-      const path = this.path(record);
+      const path = this.folderOf(record);
       const dying = join(this.folder, `.${newId('pruned', this.clock.now())}`);
       await rename(path, dying);
       await rm(dying, { recursive: true });
@@ -96,12 +96,13 @@ export class ImageCache {
     return gone;
   }
 
-  private path(layer: { name: string; key: string }): string {
+  /** Where a layer lies, or would lie. */
+  folderOf(layer: { name: string; key: string }): string {
     return join(this.folder, `${layer.name}-${layer.key.slice(0, 16)}`);
   }
 
   private record(plan: LayerPlan): Promise<LayerRecord | undefined> {
-    return this.readRecord(this.path(plan));
+    return this.readRecord(this.folderOf(plan));
   }
 
   private async readRecord(path: string): Promise<LayerRecord | undefined> {
@@ -119,12 +120,12 @@ export class ImageCache {
   private async image(plans: readonly LayerPlan[]): Promise<Image> {
     const last = plans.at(-1);
     if (!last) throw new InfrabedError('IB_INTERNAL', 'An image without layers.');
-    const manifest = await readFile(join(this.path(last), 'manifest.txt'), 'utf8');
+    const manifest = await readFile(join(this.folderOf(last), 'manifest.txt'), 'utf8');
     return {
       hash: sha256(manifest),
       manifest,
       keys: plans.map((plan) => plan.key),
-      roots: plans.map((plan) => join(this.path(plan), 'root')),
+      roots: plans.map((plan) => join(this.folderOf(plan), 'root')),
     };
   }
 
@@ -169,7 +170,7 @@ export class ImageCache {
     await mkdir(folder, { mode: 0o755 });
     await mkdir(join(this.folder, '.logs'), { recursive: true });
     const logPath = join(this.folder, '.logs', `${plan.name}-${plan.key.slice(0, 16)}.log`);
-    const lowers = below.map((lower) => join(this.path(lower), 'root'));
+    const lowers = below.map((lower) => join(this.folderOf(lower), 'root'));
     await buildLayer(plan, lowers, folder, { io, logPath, ...(signal ? { signal } : {}) });
     const packages = await installedPackages([...lowers, join(folder, 'root')]);
     const manifest = manifestText(packages, [...below, plan]);
@@ -185,7 +186,7 @@ export class ImageCache {
       sizeBytes: await diskUse(join(folder, 'root')),
     };
     await writeFile(join(folder, 'layer.json'), `${JSON.stringify(record, null, 2)}\n`);
-    await rename(folder, this.path(plan));
+    await rename(folder, this.folderOf(plan));
   }
 
   /** What a builder left that was killed. We hold its lock, so it is gone. */

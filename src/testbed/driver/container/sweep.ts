@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errnoOf, isInfrabedError, messageOf } from '../../../core/errors.js';
 import { run } from '../../../core/exec.js';
-import type { SweepReport } from '../driver.js';
+import type { Backend, SweepReport } from '../driver.js';
 import { emptyGroup, groupPids, removeGroup } from './cgroup.js';
 import { removeRemnants, type ClusterContext } from './cluster.js';
 import { clusterFolder, clusterIds, clustersFolder, readClusterState } from './cluster-state.js';
@@ -17,13 +17,14 @@ import { sweepUidRanges } from './uid-range.js';
  * Names on the host carry the tag of this state folder, so another state folder's clusters are not seen at all.
  */
 export async function sweepLeftovers(
-  keep: ReadonlySet<string>,
+  keep: Parameters<Backend['sweep']>[0],
   context: ClusterContext,
 ): Promise<SweepReport> {
   const report: SweepReport = { removed: [], failed: [] };
   if (!existsSync(context.stateFolder)) return report;
   const tag = await stateTag(context.stateFolder);
-  const kept = (id: string): boolean => keep.has(id);
+  const keepNow = typeof keep === 'function' ? await keep() : keep;
+  const kept = (id: string): boolean => keepNow.has(id);
   await sweepUnits(tag, kept, report);
   await sweepGroups(tag, kept, context, report);
   await sweepNetworks(tag, kept, report);

@@ -10,6 +10,7 @@ import { canonicalJson, sha256 } from '../../../core/ids.js';
 import type { Journal } from '../../../core/journal.js';
 import type {
   Backend,
+  CleanEvidence,
   ClusterSpec,
   CommandResult,
   DriverCluster,
@@ -18,6 +19,7 @@ import type {
   NodeDriver,
   Power,
   PowerState,
+  ProbeResult,
   Witness,
 } from '../driver.js';
 
@@ -30,6 +32,8 @@ export interface FakeBehaviour {
   isPowerUnreadable?: (node: string) => boolean;
   /** A node that does not come up any more. */
   isDead?: (node: string) => boolean;
+  /** What a probe of the backend finds; by default all is well. */
+  probe?: () => ProbeResult;
 }
 
 export interface FakeBackendOptions extends FakeBehaviour {
@@ -38,53 +42,138 @@ export interface FakeBackendOptions extends FakeBehaviour {
 
 /** @see test/testbed/driver-suite.ts, which holds this and the container backend to the same behaviour. */
 export function createFakeBackend(options: FakeBackendOptions = {}): Backend {
-  const clusters = new Map<string, FakeCluster>();
+  const clusters = new Map<string, FakeHardware>();
+  /** The lowest generation that may still act, by cluster; outlives the cluster. */
+  const fences = new Map<string, number>();
   const imageHash = (layers: readonly LayerRef[]): string => sha256(canonicalJson(layers));
   return {
     name: 'fake',
     prepareImage: (layers) => Promise.resolve(imageHash(layers)),
     async create(spec, journal, _io, signal) {
       throwIfAborted(signal);
+      const floor = fences.get(spec.id) ?? 0;
+      if (spec.generation < floor) throw fencedOff(spec.id, spec.generation);
       if (clusters.has(spec.id)) {
         throw new InfrabedError('IB_LEASE_CONFLICT', `Cluster "${spec.id}" exists already.`);
       }
-      const cluster = new FakeCluster(spec, imageHash(spec.layers), journal, options, () =>
-        clusters.delete(spec.id),
-      );
-      clusters.set(spec.id, cluster);
+      fences.set(spec.id, spec.generation);
+      const hardware = new FakeHardware(spec, imageHash(spec.layers), options, fences);
+      clusters.set(spec.id, hardware);
+      const cluster = new FakeCluster(hardware, spec.generation, journal, () => clusters.delete(spec.id));
       for (const node of cluster.nodes) await node.power.on(signal);
       return cluster;
     },
-    open(clusterId) {
-      const cluster = clusters.get(clusterId);
-      if (cluster) return Promise.resolve(cluster);
-      return Promise.reject(new InfrabedError('IB_CLUSTER_UNKNOWN', `There is no cluster "${clusterId}".`));
+    open(clusterId, journal) {
+      const hardware = clusters.get(clusterId);
+      if (!hardware) return Promise.reject(unknownCluster(clusterId));
+      const generation = fences.get(clusterId) ?? 0;
+      return Promise.resolve(
+        new FakeCluster(hardware, generation, journal, () => clusters.delete(clusterId)),
+      );
+    },
+    fence(clusterId, generation) {
+      if (generation < (fences.get(clusterId) ?? 0)) return Promise.reject(fencedOff(clusterId, generation));
+      fences.set(clusterId, generation);
+      return Promise.resolve();
+    },
+    proveClean(clusterId, nodes) {
+      const found = clusters.has(clusterId) ? `the cluster ${clusterId}` : null;
+      return Promise.resolve(nodes.map((node) => evidence(node, found, fences.get(clusterId) ?? null)));
+    },
+    probe(signal) {
+      throwIfAborted(signal);
+      return Promise.resolve(options.probe?.() ?? { ok: true });
     },
     async sweep(keep) {
+      const listed = [...clusters.values()];
+      const kept = typeof keep === 'function' ? await keep() : keep;
       const removed: string[] = [];
-      for (const cluster of [...clusters.values()].filter((one) => !keep.has(one.id))) {
-        await cluster.destroy();
-        removed.push(`Cluster ${cluster.id}.`);
+      for (const hardware of listed.filter(({ spec }) => !kept.has(spec.id))) {
+        hardware.remove();
+        clusters.delete(hardware.spec.id);
+        // Whoever had it may wake later, and must not make it again.
+        fences.set(hardware.spec.id, (fences.get(hardware.spec.id) ?? 0) + 1);
+        removed.push(`Cluster ${hardware.spec.id}.`);
       }
       return { removed, failed: [] };
     },
   };
 }
 
-class FakeCluster implements DriverCluster {
-  readonly id: string;
-  readonly nodes: readonly FakeNode[];
-  private readonly folder = mkdtempSync(join(tmpdir(), 'infrabed-fake-'));
+function unknownCluster(id: string): InfrabedError {
+  return new InfrabedError('IB_CLUSTER_UNKNOWN', `There is no cluster "${id}".`);
+}
+
+function fencedOff(id: string, generation: number): InfrabedError {
+  return new InfrabedError(
+    'IB_LEASE_CONFLICT',
+    `Generation ${String(generation)} of a lease no longer has the cluster ${id}.`,
+  );
+}
+
+function evidence(node: string, found: string | null, generation: number | null): CleanEvidence {
+  return {
+    node,
+    method: 'fake',
+    isClean: found === null,
+    parts: [{ what: 'cluster', found }],
+    imageHash: null,
+    generation,
+    hostKey: null,
+    lastBootId: null,
+  };
+}
+
+/** What all handles on one cluster share: its nodes' power and consoles, and the fence. */
+class FakeHardware {
+  readonly folder = mkdtempSync(join(tmpdir(), 'infrabed-fake-'));
+  /** Boot ids of the nodes that are on. */
+  readonly boots = new Map<string, string>();
 
   constructor(
-    spec: ClusterSpec,
+    readonly spec: ClusterSpec,
     readonly imageHash: string,
+    readonly options: FakeBackendOptions,
+    private readonly fences: ReadonlyMap<string, number>,
+  ) {
+    for (const name of spec.nodes) this.say(name, 'fake console');
+  }
+
+  /** @throws InfrabedError IB_LEASE_CONFLICT for a handle of another generation. */
+  check(generation: number): void {
+    if (this.fences.get(this.spec.id) !== generation) throw fencedOff(this.spec.id, generation);
+  }
+
+  consolePath(node: string): string {
+    return join(this.folder, `${node}.log`);
+  }
+
+  say(node: string, line: string): void {
+    appendFileSync(this.consolePath(node), `${line}\n`);
+  }
+
+  remove(): void {
+    this.boots.clear();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+class FakeCluster implements DriverCluster {
+  readonly id: string;
+  readonly imageHash: string;
+  readonly nodes: readonly FakeNode[];
+
+  constructor(
+    private readonly hardware: FakeHardware,
+    readonly generation: number,
     journal: Journal,
-    options: FakeBackendOptions,
     private readonly onDestroyed: () => void,
   ) {
-    this.id = spec.id;
-    this.nodes = spec.nodes.map((name, index) => new FakeNode(name, index, this.folder, journal, options));
+    this.id = hardware.spec.id;
+    this.imageHash = hardware.imageHash;
+    this.nodes = hardware.spec.nodes.map(
+      (name, index) => new FakeNode(name, index, hardware, generation, journal),
+    );
   }
 
   networkCommand(argv: readonly string[]): readonly string[] {
@@ -93,7 +182,8 @@ class FakeCluster implements DriverCluster {
 
   async destroy(): Promise<void> {
     for (const node of this.nodes) await node.power.off();
-    rmSync(this.folder, { recursive: true, force: true });
+    this.hardware.check(this.generation);
+    this.hardware.remove();
     this.onDestroyed();
   }
 }
@@ -105,37 +195,29 @@ class FakeNode implements NodeDriver {
   readonly console: NodeDriver['console'];
   readonly network: NodeDriver['network'];
   readonly witness: Witness;
-  private bootId: string | undefined;
+  private readonly options: FakeBackendOptions;
   private readonly clock: Clock;
 
   constructor(
     readonly name: string,
     index: number,
-    folder: string,
+    private readonly hardware: FakeHardware,
+    private readonly generation: number,
     private readonly journal: Journal,
-    private readonly options: FakeBackendOptions,
   ) {
+    const { options } = hardware;
+    this.options = options;
     this.clock = options.clock ?? systemClock;
     this.address = `10.77.0.${String(11 + index)}`;
     this.hostKey = `ssh-ed25519 ${Buffer.from(`fake-${name}`).toString('base64')}`;
-    const path = join(folder, `${name}.log`);
-    this.say = (line) => appendFileSync(path, `${line}\n`);
-    this.say('fake console');
+    const path = hardware.consolePath(name);
     this.console = {
       path,
       tail: (maxBytes) => Promise.resolve(readFileSync(path).subarray(-maxBytes).toString('utf8')),
     };
     this.power = this.makePower();
     this.network = {
-      dial: (port) =>
-        this.bootId !== undefined && options.dial
-          ? options.dial(name, port)
-          : Promise.reject(
-              new InfrabedError(
-                'IB_NODE_UNREACHABLE',
-                `There is no connection to ${this.address}:${String(port)}.`,
-              ),
-            ),
+      dial: (port) => this.dial(port),
     };
     this.witness = {
       testify: async () => ({
@@ -150,7 +232,9 @@ class FakeNode implements NodeDriver {
     };
   }
 
-  private readonly say: (line: string) => void;
+  private get bootId(): string | undefined {
+    return this.hardware.boots.get(this.name);
+  }
 
   private makePower(): Power {
     const state = (): Promise<PowerState> => {
@@ -164,9 +248,11 @@ class FakeNode implements NodeDriver {
       work: () => void,
     ): Promise<void> => {
       throwIfAborted(signal);
+      this.hardware.check(this.generation);
       const entry = { kind, actor: 'controller', node: this.name };
       this.journal.record({ ...entry, payload: { state: 'begin', before: await state() } });
       await this.journal.flush();
+      this.hardware.check(this.generation);
       work();
       const after = await state();
       this.journal.record({ ...entry, payload: { state: after === wanted ? 'verified' : 'failed', after } });
@@ -176,12 +262,13 @@ class FakeNode implements NodeDriver {
     };
     const boot = (): void => {
       if (this.options.isDead?.(this.name)) return;
-      if (this.bootId === undefined) this.say('booting');
-      this.bootId ??= randomUUID();
+      if (this.bootId !== undefined) return;
+      this.hardware.say(this.name, 'booting');
+      this.hardware.boots.set(this.name, randomUUID());
     };
     const halt = (): void => {
-      if (this.bootId !== undefined) this.say('powered off');
-      this.bootId = undefined;
+      if (this.bootId !== undefined) this.hardware.say(this.name, 'powered off');
+      this.hardware.boots.delete(this.name);
     };
     const again = (): void => {
       halt();
@@ -197,8 +284,19 @@ class FakeNode implements NodeDriver {
     };
   }
 
+  private async dial(port: number): Promise<Duplex> {
+    this.hardware.check(this.generation);
+    const { dial } = this.options;
+    if (this.bootId !== undefined && dial) return await dial(this.name, port);
+    throw new InfrabedError(
+      'IB_NODE_UNREACHABLE',
+      `There is no connection to ${this.address}:${String(port)}.`,
+    );
+  }
+
   private async exec(command: NodeCommand): Promise<CommandResult> {
     throwIfAborted(command.signal);
+    this.hardware.check(this.generation);
     if (this.bootId === undefined) {
       throw new InfrabedError('IB_NODE_OFF', `${this.name} has no running init.`);
     }

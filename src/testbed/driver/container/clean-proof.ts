@@ -1,0 +1,68 @@
+/** What is read back of a cluster that was taken down: every place where its nodes could have left something. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CleanEvidence } from '../driver.js';
+import type { ClusterContext } from './cluster.js';
+import { clusterFolder, nodeFolder } from './cluster-state.js';
+import { clusterNames, hierarchies, slice, stateTag } from './host.js';
+import { hostProcesses, processesOf } from './host-processes.js';
+import { networkNames } from './network.js';
+import { pastOf, type Past } from './past.js';
+import { sharedUidBase } from './uid-mapping.js';
+import { rangeOwners } from './uid-range.js';
+
+/** Changes nothing. What was known of the nodes before they went comes from the record beside the fence. */
+export async function proveClean(
+  context: ClusterContext,
+  clusterId: string,
+  nodes: readonly string[],
+): Promise<CleanEvidence[]> {
+  const past = await pastOf(context.stateFolder, clusterId);
+  const shared = await sharedParts(context, clusterId, past);
+  const tag = await stateTag(context.stateFolder);
+  return nodes.map((node) => {
+    const parts = [...nodeParts(context, tag, clusterId, node), ...shared];
+    return {
+      node,
+      method: 'container-destroyed',
+      isClean: parts.every(({ found }) => found === null),
+      parts,
+      imageHash: past?.imageHash ?? null,
+      generation: past?.generation ?? null,
+      hostKey: past?.nodes[node]?.hostKey ?? null,
+      lastBootId: past?.nodes[node]?.lastBootId ?? null,
+    };
+  });
+}
+
+type Part = CleanEvidence['parts'][number];
+
+const present = (path: string): string | null => (existsSync(path) ? path : null);
+
+function nodeParts(context: ClusterContext, tag: string, id: string, node: string): Part[] {
+  const names = clusterNames(tag, id);
+  const groups = hierarchies(context.layout).map((root) => join(root, names.group, node));
+  if (context.layout.unified !== undefined)
+    groups.push(join(context.layout.unified, slice, `${names.unitPrefix}${node}.service`));
+  return [
+    { what: 'folder', found: present(nodeFolder(context.stateFolder, id, node)) },
+    { what: 'control groups', found: groups.find((group) => existsSync(group)) ?? null },
+  ];
+}
+
+/** What the nodes of a cluster have together. */
+async function sharedParts(context: ClusterContext, id: string, past?: Past): Promise<Part[]> {
+  const tag = await stateTag(context.stateFolder);
+  const { netns } = clusterNames(tag, id);
+  const folder = clusterFolder(context.stateFolder, id);
+  // Where all clusters share one range, its processes may be another cluster's.
+  const uidBase = past === undefined || past.uidBase === sharedUidBase ? {} : { uidBase: past.uidBase };
+  const processes = processesOf(await hostProcesses(), { tag, id, folder, ...uidBase });
+  const claims = (await rangeOwners()).includes(folder);
+  return [
+    { what: 'cluster folder', found: present(folder) },
+    { what: 'network namespace', found: (await networkNames()).includes(netns) ? netns : null },
+    { what: 'processes', found: processes.length > 0 ? `pids ${processes.join(', ')}` : null },
+    { what: 'user id range', found: claims ? `claimed by ${folder}` : null },
+  ];
+}
