@@ -20,8 +20,6 @@ import {
   takeNodes,
 } from '../../src/testbed/lease/lease.js';
 import type { Wanted } from '../../src/testbed/lease/lease.js';
-import { followers, mayFollow, nodeStates } from '../../src/testbed/node/states.js';
-import { transition } from '../../src/testbed/node/transition.js';
 
 t.setTimeout(120_000);
 
@@ -41,86 +39,6 @@ const states = async (store: Store, names: readonly string[]): Promise<string[]>
     .execute();
   return rows.map((row) => row.state);
 };
-
-t.test('the life cycle', async (t) => {
-  t.test('lends a node only after it was cleaned, and cleans it only into available', (t) => {
-    t.strictSame(
-      nodeStates.filter((from) => mayFollow(from, 'leased')),
-      ['available'],
-    );
-    t.strictSame(
-      nodeStates.filter((from) => mayFollow(from, 'available')),
-      ['cleaning'],
-    );
-    t.strictSame(followers('cleaning'), ['available', 'quarantined', 'maintenance']);
-    t.notOk(mayFollow('maintenance', 'quarantined'), "a fault does not end a person's hold");
-    t.end();
-  });
-
-  await t.test(
-    'moves a node only as the table and the conditions say, and otherwise changes nothing',
-    async (t) => {
-      const { store: opened, controller } = await store(t);
-      const lease = await takeNodes(opened, {
-        nodes: { count: 1 },
-        owner: 'o',
-        durationMs: 3_600_000,
-        purpose: 'p',
-        controller,
-      });
-      const node = lease.nodes[0]!;
-      const fault = { code: 'IB_POWER', message: 'Its BMC is silent.' };
-      const move = (
-        ...args: Parameters<typeof transition> extends [unknown, ...infer R] ? R : never
-      ): Promise<void> => transition(opened.db, ...args);
-
-      await t.rejects(move(node, 'active', { lease }), {
-        code: 'IB_NODE_STATE',
-        message: /leased .* become active/,
-      });
-      await t.rejects(move(node, 'provisioning'), { code: 'IB_LEASE_CONFLICT' });
-      const old = { id: lease.id, generation: lease.generation - 1 };
-      await t.rejects(move(node, 'provisioning', { lease: old }), {
-        code: 'IB_LEASE_CONFLICT',
-        message: /old generation/,
-      });
-      t.strictSame(await states(opened, [node]), ['leased']);
-
-      await move(node, 'provisioning', { lease });
-      await move(node, 'active', { lease });
-      await move(node, 'cleaning', { lease });
-      await t.rejects(move(node, 'available', { lease }), {
-        code: 'IB_NODE_STATE',
-        message: /takes a clean record/,
-      });
-      await t.rejects(move(node, 'quarantined', { lease }), {
-        code: 'IB_NODE_STATE',
-        message: /takes a fault/,
-      });
-      await move(node, 'quarantined', { lease, fault });
-      const row = await opened.db
-        .selectFrom('nodes')
-        .selectAll()
-        .where('name', '=', node)
-        .executeTakeFirstOrThrow();
-      t.match(JSON.parse(row.fault!), fault);
-      t.equal(row.lease, null);
-
-      await t.rejects(move(node, 'maintenance'), { code: 'IB_NODE_STATE', message: /only a person/ });
-      await move(node, 'maintenance', { person: 'person:ada' });
-      await t.rejects(move(node, 'cleaning'), { code: 'IB_NODE_STATE', message: /only a person/ });
-      await move(node, 'cleaning', { person: 'person:ada' });
-      await move(node, 'available', { clean: { method: 'by-hand', proof: {} } });
-      const after = await opened.db
-        .selectFrom('nodes')
-        .selectAll()
-        .where('name', '=', node)
-        .executeTakeFirstOrThrow();
-      t.match(after, { state: 'available', fault: null, lease: null });
-      await t.rejects(move('local/n99', 'cleaning'), { code: 'IB_NODE_UNKNOWN' });
-    },
-  );
-});
 
 t.test('taking and giving back', async (t) => {
   await t.test('the embedded site is enrolled at first use, each node with its clean record', async (t) => {

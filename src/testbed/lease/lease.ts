@@ -13,7 +13,8 @@ import type { Store } from '../../record/store/store.js';
 import { embeddedSite } from '../inventory/inventory.js';
 import type { Site } from '../inventory/inventory.js';
 import { enrollSite } from '../node/enroll.js';
-import { transition } from '../node/transition.js';
+import { destroyedProof, untouchedProof } from '../node/clean-proof.js';
+import { nodeRow, transition } from '../node/transition.js';
 import type { CleanProof, Fence, NodeFault } from '../node/transition.js';
 
 /** A lease in the hands of this process. */
@@ -164,6 +165,9 @@ async function nextGeneration(db: Kysely<Database>): Promise<number> {
   return (row?.last ?? 0) + 1;
 }
 
+/** What each node (`local/n01`) was cleaned by. */
+export type CleanProofs = ReadonlyMap<string, CleanProof>;
+
 /**
  * Gives the nodes back after they were cleaned: each gets its clean record and is available again.
  * @throws InfrabedError IB_LEASE_CONFLICT when the lease is not ours any more, or a cluster still stands on it.
@@ -171,23 +175,40 @@ async function nextGeneration(db: Kysely<Database>): Promise<number> {
 export async function releaseLease(
   store: Store,
   lease: Fence,
-  options: { clean?: CleanProof; clock?: Clock } = {},
+  options: { clean?: CleanProofs; clock?: Clock } = {},
 ): Promise<void> {
   const clock = options.clock ?? systemClock;
   await store.db.transaction().execute(async (db) => {
     await assertActive(db, lease);
     await assertNoCluster(db, lease);
-    const clean = options.clean ?? {
-      method: 'container-destroyed',
-      proof: { generation: lease.generation, clusters: 0 },
-    };
     for (const { name, state } of await nodesOf(db, lease.id)) {
+      const clean = options.clean?.get(name) ?? (await proofOf(db, lease, name, state));
       if (state !== 'cleaning') await transition(db, name, 'cleaning', { lease, clock });
       await transition(db, name, 'available', { lease, clean, clock });
     }
     await end(db, lease.id, clock);
   });
   lose(lease, `The lease ${lease.id} was released.`);
+}
+
+/** What the store itself can tell: nothing was ever made of the node, or no cluster of the lease is left. */
+async function proofOf(db: Kysely<Database>, lease: Fence, node: string, state: string): Promise<CleanProof> {
+  const { clean_record: previous } = await nodeRow(db, node);
+  if (state === 'leased' && previous !== null) return untouchedProof(previous);
+  // Weaker than what the backend reads back, which callers hand over where there was a cluster.
+  return destroyedProof(
+    {
+      node,
+      method: 'store',
+      isClean: true,
+      parts: [{ what: `cluster of the lease ${lease.id} in the store`, found: null }],
+      imageHash: null,
+      generation: lease.generation,
+      hostKey: null,
+      lastBootId: null,
+    },
+    lease.generation,
+  );
 }
 
 /** Ends a lease whose nodes could not be cleaned: they are quarantined with the fault, never lent. */

@@ -3,6 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Clock } from '../../core/clock.js';
 import type { Database } from '../../record/store/schema.js';
 import type { Site } from '../inventory/inventory.js';
+import { neverMadeProof } from './clean-proof.js';
 import { transition } from './transition.js';
 
 /**
@@ -28,7 +29,6 @@ export async function enrollSite(db: Kysely<Database>, site: Site, clock: Clock)
       .execute();
     if (backend !== 'container') continue;
     await transition(db, name, 'cleaning', { clock });
-    const clean = { method: 'never-made', proof: { backend } };
-    await transition(db, name, 'available', { clean, clock });
+    await transition(db, name, 'available', { clean: neverMadeProof(backend), clock });
   }
 }
