@@ -10,6 +10,8 @@ export type { Logger };
 const secretPatterns: readonly RegExp[] = [
   /-----BEGIN [A-Z ]{0,24}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,24}PRIVATE KEY-----/g,
   /\b(?:sk|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{16,}/g,
+  // A token of our own server (web/api/token.ts).
+  /\bib_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])/g,
   /(?<=\b(?:api[_-]?key|authorization|bearer)["']?\s{0,4}[:=]\s{0,4}["']?)[^\s"',]{8,}/gi,
 ];
 

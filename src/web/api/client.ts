@@ -181,8 +181,8 @@ async function readAnswer(response: Dispatcher.ResponseData, io: IoHost): Promis
 
 async function readLines(response: Dispatcher.ResponseData, io: IoHost): Promise<unknown> {
   // readline loses an error of the stream when it is read by `for await` alone, so it is kept here.
-  let broken: unknown;
-  response.body.once('error', (error) => {
+  let broken: Error | undefined;
+  response.body.once('error', (error: Error) => {
     broken = error;
   });
   for await (const text of createInterface({ input: response.body, crlfDelay: Infinity })) {

@@ -21,7 +21,7 @@ export interface Outgoing {
   body: string | undefined;
 }
 
-/** @throws InfrabedError IB_USAGE when a parameter of the path is missing or empty. */
+/** @throws InfrabedError IB_USAGE when a parameter of the path is missing, or a query would have to carry null. */
 export function outgoing(
   operation: Pick<AnyOperation, 'name' | 'method' | 'path'>,
   input: unknown,
@@ -39,6 +39,8 @@ export function outgoing(
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(rest)) {
     if (value === undefined) continue;
+    if (value === null)
+      throw new InfrabedError('IB_USAGE', `The ${key} of ${operation.name} cannot be null.`);
     for (const item of Array.isArray(value) ? (value as unknown[]) : [value])
       query.append(key, queryText(item));
   }
