@@ -120,6 +120,6 @@ t.test('infrabed cluster', { skip }, async (t) => {
     const store = await openStore(stateDir);
     const rows = await store.db.selectFrom('nodes').select('state').execute();
     await store.close();
-    t.equal(rows.filter((row) => row.state === 'available').length, 16);
+    t.equal(rows.filter((row) => row.state === 'available').length, 8);
   });
 });

@@ -102,7 +102,7 @@ t.test('raised, listed and ended', async (t) => {
     await endCluster(ground, entry.id);
     t.ok(ground.backend.clusters.get(entry.id)!.destroyed);
     t.strictSame(await listClusters(ground.store), []);
-    t.strictSame(await statesIn(ground), { available: 16 });
+    t.strictSame(await statesIn(ground), { available: 8 });
     t.notOk(existsSync(keyFolder(ground.stateDir, entry.id)));
     await t.rejects(endCluster(ground, entry.id), { code: 'IB_CLUSTER_UNKNOWN' });
   });
@@ -126,7 +126,7 @@ t.test('a cluster whose backend forgot it is searched for, and its nodes are giv
   const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
   await ground.backend.clusters.get(entry.id)!.destroy();
   await endCluster(ground, entry.id);
-  t.strictSame(await statesIn(ground), { available: 16 });
+  t.strictSame(await statesIn(ground), { available: 8 });
 });
 
 t.test('a cluster that cannot be removed has its nodes quarantined', async (t) => {
@@ -136,7 +136,7 @@ t.test('a cluster that cannot be removed has its nodes quarantined', async (t) =
   const destroy = fake.destroy.bind(fake);
   fake.destroy = () => Promise.reject(new InfrabedError('IB_POWER', 'node0 does not go off.'));
   await t.rejects(endCluster(ground, entry.id), { code: 'IB_POWER' });
-  t.match(await statesIn(ground), { quarantined: 1, available: 15 });
+  t.match(await statesIn(ground), { quarantined: 1, available: 7 });
   fake.destroy = destroy;
 });
 
@@ -152,7 +152,7 @@ t.test('what failed while it was raised holds nothing', async (t) => {
     await t.rejects(raising, { code: 'IB_LAYER_UNKNOWN' });
     t.ok([...ground.backend.clusters.values()].every((cluster) => cluster.destroyed));
     t.strictSame(await listClusters(ground.store), []);
-    t.strictSame(await statesIn(ground), { available: 16 });
+    t.strictSame(await statesIn(ground), { available: 8 });
   });
 
   await t.test('because it was cancelled', async (t) => {
@@ -165,7 +165,7 @@ t.test('what failed while it was raised holds nothing', async (t) => {
       signal: AbortSignal.abort(),
     });
     await t.rejects(raising, { code: 'IB_CANCELLED' });
-    t.strictSame(await statesIn(ground), { available: 16 });
+    t.strictSame(await statesIn(ground), { available: 8 });
   });
 
   await t.test('because there are not enough nodes', async (t) => {

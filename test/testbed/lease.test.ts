@@ -1,4 +1,4 @@
-/** Nodes and leases: the life cycle's table, fencing, taking and giving back, two processes at once, inventories. */
+/** Nodes and leases: the life cycle's table, fencing, taking and giving back, two processes at once. */
 import t from 'tap';
 import type { Test } from 'tap';
 import fc from 'fast-check';
@@ -9,7 +9,6 @@ import { asset } from '../../src/core/paths.js';
 import { registerController } from '../../src/record/store/controllers.js';
 import { openStore } from '../../src/record/store/store.js';
 import type { Store } from '../../src/record/store/store.js';
-import { embeddedSite, parseInventory } from '../../src/testbed/inventory/inventory.js';
 import {
   abandonedLeases,
   adoptLease,
@@ -51,8 +50,8 @@ t.test('taking and giving back', async (t) => {
       controller,
     });
     t.strictSame(lease.nodes, ['local/n01', 'local/n02', 'local/n03']);
-    t.equal((await opened.db.selectFrom('nodes').selectAll().execute()).length, 16);
-    t.equal((await opened.db.selectFrom('clean_records').selectAll().execute()).length, 16);
+    t.equal((await opened.db.selectFrom('nodes').selectAll().execute()).length, 8);
+    t.equal((await opened.db.selectFrom('clean_records').selectAll().execute()).length, 8);
     t.notOk(lease.signal.aborted);
     await assertHeld(opened, lease);
   });
@@ -110,7 +109,7 @@ t.test('taking and giving back', async (t) => {
     const take = (wanted: Wanted): Promise<unknown> =>
       takeNodes(opened, { nodes: wanted, owner: 'ada', durationMs: 3_600_000, purpose: 'x', controller });
     await take({ names: ['local/n02'] });
-    await t.rejects(take({ count: 16 }), { code: 'IB_NOT_ENOUGH_NODES', message: /15 of 16 are free/ });
+    await t.rejects(take({ count: 8 }), { code: 'IB_NOT_ENOUGH_NODES', message: /7 of 8 are free/ });
     await t.rejects(take({ count: 0 }), { code: 'IB_NOT_ENOUGH_NODES' });
     await t.rejects(take({ names: ['local/n01', 'local/n02'] }), { code: 'IB_NOT_ENOUGH_NODES' });
     await t.rejects(take({ names: ['local/n01', 'local/n99'] }), { code: 'IB_NODE_UNKNOWN' });
@@ -132,7 +131,7 @@ t.test('taking and giving back', async (t) => {
       await quarantineLease(opened, lease, { code: 'IB_POWER', message: 'It does not go off.' });
       t.strictSame(await states(opened, lease.nodes), ['quarantined', 'quarantined']);
       const next = await takeNodes(opened, {
-        nodes: { count: 14 },
+        nodes: { count: 6 },
         owner: 'ada',
         durationMs: 3_600_000,
         purpose: 'x',
@@ -191,11 +190,11 @@ t.test('taking and giving back', async (t) => {
       (child) => JSON.parse(child.stdout) as { nodes: string[]; generation: number }[],
     );
     const nodes = taken.flatMap((lease) => lease.nodes);
-    t.equal(nodes.length, 16);
-    t.equal(new Set(nodes).size, 16);
-    t.equal(new Set(taken.map((lease) => lease.generation)).size, 16);
+    t.equal(nodes.length, 8);
+    t.equal(new Set(nodes).size, 8);
+    t.equal(new Set(taken.map((lease) => lease.generation)).size, 8);
     const abandoned = await abandonedLeases(opened);
-    t.equal(abandoned.length, 16, 'both processes are dead, so that all of it is work for recovery');
+    t.equal(abandoned.length, 8, 'both processes are dead, so that all of it is work for recovery');
   });
 });
 
@@ -265,35 +264,5 @@ t.test('leases that a controller left', async (t) => {
     t.notOk(mine.signal.aborted, 'released through another handle, not known yet');
     await t.rejects(assertHeld(opened, mine), { code: 'IB_LEASE_CONFLICT' });
     t.ok(isInfrabedError(mine.signal.reason, 'IB_LEASE_CONFLICT'));
-  });
-});
-
-t.test('inventories', async (t) => {
-  await t.test('the embedded one has sixteen container nodes', async (t) => {
-    const site = await embeddedSite();
-    t.equal(site.nodes.length, 16);
-    t.match(site, { name: 'local', nodes: [{ name: 'local/n01', backend: 'container' }] });
-    t.equal(site.nodes.at(-1)!.name, 'local/n16');
-  });
-
-  t.test('what is wrong is named with the file', (t) => {
-    const cases: [string, RegExp][] = [
-      ['name: x\ngroups: []', /lab\.yaml is wrong/],
-      [
-        'name: x\ngroups:\n  - nodes: "n[3-1]"\n    backend: container',
-        /"n\[3-1\]" is neither a name nor a range/,
-      ],
-      ['name: x\ngroups:\n  - nodes: "a b"\n    backend: container', /neither a name nor a range/],
-      [
-        'name: x\ngroups:\n  - {nodes: n1, backend: b}\n  - {nodes: n1, backend: b}',
-        /x\/n1 stands there twice/,
-      ],
-      ['name: x\ncolour: red\ngroups:\n  - {nodes: n1, backend: b}', /colour/],
-      [': : :', /lab\.yaml is wrong/],
-    ];
-    for (const [text, message] of cases) {
-      t.throws(() => parseInventory(text, 'lab.yaml'), { code: 'IB_USAGE', message }, text);
-    }
-    t.end();
   });
 });
