@@ -19,10 +19,14 @@ export interface OpenDesk {
 }
 
 /**
- * With `recovery`, what dead controllers left is dealt with first. What could not be is told; it stops only an operation
- * that acts on nodes, when that asks for its controller.
+ * With `recovery`, what dead controllers left is dealt with first. What could not be is told; it stops an operation that
+ * acts on nodes, when that asks for its controller, except with `goOn`: what could not be removed is quarantined, and
+ * that keeps a server from nobody else's nodes.
  */
-export async function openDesk(face: Face, options: { recovery: boolean }): Promise<OpenDesk> {
+export async function openDesk(
+  face: Face,
+  options: { recovery: boolean; goOn?: boolean },
+): Promise<OpenDesk> {
   const dir = stateDir();
   const settings = await loadSettings(dir);
   const store = await openStore(dir);
@@ -41,7 +45,7 @@ export async function openDesk(face: Face, options: { recovery: boolean }): Prom
     backend,
     controller: () =>
       (controller ??= recovered().then((done) => {
-        assertRecovered(done);
+        if (options.goOn !== true) assertRecovered(done);
         return registerController(store, systemClock);
       })),
   };

@@ -4,6 +4,7 @@ import yargs from 'yargs';
 import { InfrabedError, isInfrabedError, messageOf } from '../core/errors.js';
 import { redactor } from '../core/log.js';
 import { DoneElsewhere, type CliNoun, type Face } from './command.js';
+import { refuseThroughServer } from './here-only.js';
 import { TerminalHost } from './terminal-host.js';
 import { nouns, commands } from './commands/index.js';
 import { version } from './version.js';
@@ -51,6 +52,7 @@ async function parse(argv: readonly string[], face: Face): Promise<void> {
     .option('quiet', { type: 'boolean', describe: 'no progress on standard error', global: true })
     .option('debug', { type: 'boolean', describe: 'show the stack of an error', global: true, hidden: true })
     .strict()
+    .middleware(({ _: words }) => refuseThroughServer(words.map(String), process.env['INFRABED_SERVER']))
     .demandCommand(1, 'Which command? See infrabed --help.')
     .recommendCommands()
     .wrap(Math.min(100, process.stderr.columns || 100))
