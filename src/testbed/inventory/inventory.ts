@@ -11,10 +11,12 @@ import { defaultsFileSchema, nodeFileSchema, siteFileSchema, tables, type Site }
 export { formatProblem, invalidSite, type Problem } from './document.js';
 export type { Site, SiteNode } from './schema.js';
 
-/** The site of this machine: container nodes, from inventory/local.yaml. */
+let embedded: Site | undefined;
+
+/** The site of this machine: container nodes, from inventory/local.yaml. Read once: nearly every command asks for it. */
 export async function embeddedSite(): Promise<Site> {
   const path = asset('inventory/local.yaml');
-  return parseInventory(await readFile(path, 'utf8'), path);
+  return (embedded ??= { ...parseInventory(await readFile(path, 'utf8'), path), embedded: true });
 }
 
 /**

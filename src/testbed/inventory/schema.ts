@@ -167,6 +167,8 @@ export type SiteNode = z.output<typeof siteNodeSchema>;
 export const siteSchema = z.object({
   name: z.string(),
   description: z.string().optional(),
+  /** True for the site that comes with infrabed and is enrolled by itself, as long as nobody adds one of its name. */
+  embedded: z.boolean().optional(),
   nodes: z.array(siteNodeSchema),
 });
 export type Site = z.output<typeof siteSchema>;
