@@ -57,15 +57,11 @@ export function readDocument(
   try {
     value = parsed.toJS({ maxAliasCount: mostAliased });
   } catch (error) {
-    if (!(error instanceof ReferenceError)) throw error;
-    const isBomb = error.message.startsWith('Excessive alias count');
-    const problem = isBomb
-      ? whole(
-          null,
-          `aliases stand for more than ${String(mostAliased)} values`,
-          'Write out what they stand for.',
-        )
-      : whole(null, messageOf(error), 'Set an anchor (&name) before the alias (*name) that means it.');
+    // An alias without its anchor, or a merge (<<) of what is no table, is found out only here.
+    const what = messageOf(error);
+    const problem = what.startsWith('Excessive alias count')
+      ? whole(null, `aliases stand for more than ${String(mostAliased)} values`, 'Write out what they mean.')
+      : whole(null, what, 'Set an anchor (&name) before its alias (*name), and merge (<<) only tables.');
     return { document: null, problems: [problem] };
   }
   const problemAt = (path: KeyPath, what: string, fix: string): Problem => {
