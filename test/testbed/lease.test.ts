@@ -110,7 +110,7 @@ t.test('taking and giving back', async (t) => {
       takeNodes(opened, { nodes: wanted, owner: 'ada', durationMs: 3_600_000, purpose: 'x', controller });
     await take({ names: ['local/n02'] });
     await t.rejects(take({ count: 8 }), { code: 'IB_NOT_ENOUGH_NODES', message: /7 of 8 are free/ });
-    await t.rejects(take({ count: 0 }), { code: 'IB_NOT_ENOUGH_NODES' });
+    await t.rejects(take({ count: 0 }), { code: 'IB_LEASE_INVALID' });
     await t.rejects(take({ names: ['local/n01', 'local/n02'] }), { code: 'IB_NOT_ENOUGH_NODES' });
     await t.rejects(take({ names: ['local/n01', 'local/n99'] }), { code: 'IB_NODE_UNKNOWN' });
     t.strictSame(await states(opened, ['local/n01', 'local/n02']), ['available', 'leased']);

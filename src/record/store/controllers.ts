@@ -40,7 +40,7 @@ export async function unregisterController(store: Store, id: string): Promise<vo
 
 /** True while the process that registered under this id runs. An id that the store does not know is dead, and so is nobody. */
 export async function controllerIsAlive(
-  store: Store,
+  store: Pick<Store, 'db'>,
   id: string | null,
   clock: Clock = systemClock,
 ): Promise<boolean> {

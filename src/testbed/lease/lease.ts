@@ -1,39 +1,51 @@
 /**
- * Leases, the least that one machine needs: take nodes now, give them back. Who may hold which nodes when (the
- * calendar) is decided before `takeNodes` and belongs beside this file.
+ * Leases that this process holds: nodes taken at once for a command, moved while it works, given back clean or
+ * quarantined. Reservations of people stand in reserve.ts, taking one in hand in hold.ts.
  */
-import type { Kysely, Selectable } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { Clock } from '../../core/clock.js';
 import { systemClock } from '../../core/clock.js';
+import { controllerActor } from '../../core/actor.js';
+import type { Actor } from '../../core/actor.js';
 import { InfrabedError } from '../../core/errors.js';
-import { newId } from '../../core/ids.js';
+import { defaultSettings } from '../../core/settings.js';
+import { recordChange } from '../../record/store/changes.js';
 import { controllerIsAlive } from '../../record/store/controllers.js';
-import type { Database, LeasesTable } from '../../record/store/schema.js';
+import type { Database } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
 import { embeddedSite } from '../inventory/inventory.js';
 import type { Site } from '../inventory/inventory.js';
-import { enrollSite } from '../node/enroll.js';
 import { destroyedProof, untouchedProof } from '../node/clean-proof.js';
+import { enrollSite } from '../node/enroll.js';
 import { nodeRow, transition } from '../node/transition.js';
 import type { CleanProof, Fence, NodeFault } from '../node/transition.js';
+import type { Calendar } from './calendar.js';
+import { Draft } from './draft.js';
+import { countStates, eligible, nodesOfSite, plural } from './eligible.js';
+import type { Eligible } from './eligible.js';
+import { checkDuration } from './bounds.js';
+import { earliestStart } from './earliest.js';
+import { iso, seeTime } from './ground.js';
+import type { Wanted } from './ground.js';
+import { handle, lose } from './handle.js';
+import type { Lease } from './handle.js';
+import { applyMoves, seekRoom } from './make-room.js';
+import type { Room } from './find-room.js';
+import { refreshCalendar } from './refresh.js';
+import {
+  assertActive,
+  assertNoCluster,
+  endRow,
+  heldNodes,
+  insertBookings,
+  newLeaseId,
+  nextGeneration,
+} from './rows.js';
+import type { EndReason, LeaseRow } from './rows.js';
 
-/** A lease in the hands of this process. */
-export interface Lease extends Fence {
-  readonly id: string;
-  /** Fencing token: greater than that of every lease before. */
-  readonly generation: number;
-  /** `local/n01`, ... */
-  readonly nodes: readonly string[];
-  readonly owner: string;
-  readonly purpose: string;
-  readonly startsAt: number;
-  readonly endsAt: number;
-  /** Aborts with IB_LEASE_CONFLICT once the lease is known to be lost, and when it is released. */
-  readonly signal: AbortSignal;
-}
-
-/** That many nodes, or exactly these (`local/n01`). */
-export type Wanted = { count: number } | { names: readonly string[] };
+export type { Lease } from './handle.js';
+export type { Wanted } from './ground.js';
+export { adoptLease, holdLease, putDownLease, refreshHeld, seizeLease } from './hold.js';
 
 export interface TakeNodesOptions {
   nodes: Wanted;
@@ -43,152 +55,149 @@ export interface TakeNodesOptions {
   controller: string;
   /** How long the nodes are needed at most. */
   durationMs: number;
-  /** After the end, for cleaning. */
+  /** After the end, for cleaning; as the default settings say where it is not given. */
   gapMs?: number;
   backend?: string;
   site?: Site;
+  /** For the record of changes; the owner, where it is not given. */
+  actor?: Actor;
   clock?: Clock;
 }
 
-const lostBy = new WeakMap<AbortSignal, AbortController>();
-
 /**
- * Takes free nodes under a new lease: all of them or none, never one that somebody else has.
- * @throws InfrabedError IB_NOT_ENOUGH_NODES, IB_NODE_UNKNOWN, IB_LEASE_CONFLICT.
+ * Takes nodes at once under a new lease of this controller: all of them or none, never one that somebody else has or
+ * has reserved for any of that time. Movable reservations are bound to other nodes where that makes room.
+ * @throws InfrabedError IB_NOT_ENOUGH_NODES, IB_NODE_UNKNOWN, IB_LEASE_INVALID, IB_CLOCK_BACK.
  */
 export async function takeNodes(store: Store, options: TakeNodesOptions): Promise<Lease> {
-  const { owner, purpose, controller, clock = systemClock } = options;
+  const { owner, purpose, controller, durationMs, clock = systemClock } = options;
+  const gapMs = options.gapMs ?? defaultSettings.lease.cleaning_gap_sec * 1000;
+  const actor = options.actor ?? { name: owner, role: 'user' };
+  checkDuration(durationMs);
   const site = options.site ?? (await embeddedSite());
-  const startsAt = clock.now();
-  const id = newId('l', startsAt);
+  const wanted = withBackend(options.nodes, options.backend ?? 'container');
   // The store begins its transactions with the write lock, so that two processes choose one after the other.
   return store.db.transaction().execute(async (db) => {
     await enrollSite(db, site, clock);
-    const nodes = await choose(db, site, options);
+    const startsAt = await seeTime(db, clock);
+    const endsAt = startsAt + durationMs;
+    const calendar = await refreshCalendar(store, db);
+    const span = { from: startsAt, busyUntil: endsAt + gapMs, now: startsAt };
+    const { nodes, draft } = await chooseNow(db, calendar, site.name, wanted, span, gapMs);
+    const id = await newLeaseId(db, startsAt);
     const generation = await nextGeneration(db);
-    await db
-      .insertInto('leases')
-      .values({
-        id,
-        owner,
-        purpose,
-        generation,
-        site: site.name,
-        wanted: JSON.stringify(options.nodes),
-        own: 1,
-        priority: 0,
-        starts_at: startsAt,
-        ends_at: startsAt + options.durationMs,
-        ended_at: null,
-        end_reason: null,
-        state: 'active',
-        controller,
-        created_at: startsAt,
-      })
-      .execute();
-    const ends_at = startsAt + options.durationMs;
-    for (const node of nodes) {
-      await db
-        .insertInto('bookings')
-        .values({
-          lease: id,
-          node,
-          starts_at: startsAt,
-          ends_at,
-          busy_until: ends_at + (options.gapMs ?? 0),
-          pinned: 1,
-        })
-        .execute();
-    }
-    for (const node of nodes) await transition(db, node, 'leased', { lease: { id, generation }, clock });
-    return handle({ id, generation, nodes, owner, purpose, startsAt, endsAt: startsAt + options.durationMs });
+    const row: LeaseRow = {
+      id,
+      owner,
+      purpose,
+      generation,
+      site: site.name,
+      wanted: JSON.stringify(wanted),
+      own: 1,
+      priority: 0,
+      starts_at: startsAt,
+      ends_at: endsAt,
+      ended_at: null,
+      end_reason: null,
+      state: 'active',
+      controller,
+      created_at: startsAt,
+    };
+    await db.insertInto('leases').values(row).execute();
+    await applyMoves(db, draft.moves(), { actor, clock, because: id });
+    await insertBookings(db, { lease: id, nodes, startsAt, endsAt, gapMs, isPinned: true });
+    for (const node of nodes)
+      await transition(db, node, 'leased', { lease: { id, generation }, actor, clock });
+    await recordChange(db, clock, {
+      actor,
+      kind: 'lease.taken',
+      subject: id,
+      detail: { nodes, purpose, endsAt, generation, controller },
+    });
+    return handle(row, nodes);
   });
 }
 
-function handle(fields: Omit<Lease, 'signal'>): Lease {
-  const loss = new AbortController();
-  lostBy.set(loss.signal, loss);
-  return { ...fields, signal: loss.signal };
+function withBackend(wanted: Wanted, backend: string): Wanted {
+  return 'names' in wanted ? wanted : { backend, ...wanted };
 }
 
-async function choose(db: Kysely<Database>, site: Site, options: TakeNodesOptions): Promise<string[]> {
-  const backend = options.backend ?? 'container';
-  const rows = await db
-    .selectFrom('nodes')
-    .selectAll()
-    .where('site', '=', site.name)
-    .orderBy('name')
-    .execute();
-  if ('names' in options.nodes) {
-    for (const name of options.nodes.names) {
-      const row = rows.find((one) => one.name === name);
-      if (row === undefined) {
-        throw new InfrabedError('IB_NODE_UNKNOWN', `The site ${site.name} has no node "${name}".`, {
-          hint: `Its nodes are ${rows.map((one) => one.name).join(', ')}.`,
-        });
-      }
-      if (row.state !== 'available') {
-        throw new InfrabedError(
-          'IB_NOT_ENOUGH_NODES',
-          `${name} is ${row.state}${row.lease ? ` (lease ${row.lease})` : ''}.`,
-        );
-      }
-    }
-    return [...options.nodes.names];
-  }
-  const { count } = options.nodes;
-  const suitable = rows.filter((row) => row.backend === backend);
-  const free = suitable.filter((row) => row.state === 'available').map((row) => row.name);
-  if (count < 1 || free.length < count) throw notEnough(count, free.length, suitable);
-  return free.slice(0, count);
+/** Nodes that are available and free for the whole span, with what has to move for that. */
+async function chooseNow(
+  db: Kysely<Database>,
+  calendar: Calendar,
+  site: string,
+  wanted: Wanted,
+  span: { from: number; busyUntil: number; now: number },
+  gapMs: number,
+): Promise<Room> {
+  const all = await nodesOfSite(db, site);
+  const choice = eligible(all, site, wanted);
+  const ready = choice.usable.filter((node) => node.isReady).map((node) => node.name);
+  const room = await seekRoom(db, new Draft(calendar), all, { ...span, nodes: ready, count: choice.count });
+  if (room) return room;
+  throw notFree(calendar, choice, span, gapMs);
 }
 
-function notEnough(count: number, free: number, suitable: readonly { state: string }[]): InfrabedError {
-  const by = new Map<string, number>();
-  for (const { state } of suitable) by.set(state, (by.get(state) ?? 0) + 1);
-  const states = [...by].map(([state, number]) => `${String(number)} ${state}`).join(', ');
+function notFree(
+  calendar: Calendar,
+  choice: Eligible,
+  { from, busyUntil }: { from: number; busyUntil: number },
+  gapMs: number,
+): InfrabedError {
+  const { count, usable } = choice;
+  const ready = usable.filter((node) => node.isReady).map((node) => node.name);
+  const free = calendar.freeNodes(ready, from, busyUntil).length;
+  const earliest = earliestStart(calendar, choice, from, busyUntil - from, gapMs);
+  const reserved = ready.length - free;
+  const later = reserved > 0 ? `; ${String(reserved)} available ones are reserved before it would end` : '';
   return new InfrabedError(
     'IB_NOT_ENOUGH_NODES',
-    `${String(count)} nodes are wanted and ${String(free)} of ${String(suitable.length)} are free (${states}).`,
+    `${plural(count)} wanted at once, and ${String(free)} of ${String(usable.length)} are free for all of that time (${countStates(usable)}${later}).`,
     {
-      hint: 'End what holds them ("infrabed cluster list", "infrabed cluster down"), or run "infrabed sweep".',
+      hint:
+        'End what holds them ("infrabed lease list", "infrabed cluster down"), ask for a shorter time, or reserve them for later' +
+        (earliest === null ? '.' : `: by the calendar not before ${iso(earliest)}.`),
+      details: { wanted: count, free, earliest },
     },
   );
-}
-
-async function nextGeneration(db: Kysely<Database>): Promise<number> {
-  const row = await db
-    .selectFrom('leases')
-    .select((select) => select.fn.max('generation').as('last'))
-    .executeTakeFirst();
-  // Rows of leases are never deleted, so that the token never goes back.
-  return (row?.last ?? 0) + 1;
 }
 
 /** What each node (`local/n01`) was cleaned by. */
 export type CleanProofs = ReadonlyMap<string, CleanProof>;
 
 /**
- * Gives the nodes back after they were cleaned: each gets its clean record and is available again.
+ * Gives the nodes back after they were cleaned: each gets its clean record and is available again. What was booked
+ * beyond now is free.
  * @throws InfrabedError IB_LEASE_CONFLICT when the lease is not ours any more, or a cluster still stands on it.
  */
 export async function releaseLease(
   store: Store,
   lease: Fence,
-  options: { clean?: CleanProofs; clock?: Clock } = {},
+  options: { clean?: CleanProofs; clock?: Clock; actor?: Actor; reason?: EndReason } = {},
 ): Promise<void> {
-  const clock = options.clock ?? systemClock;
+  const { clock = systemClock, actor = controllerActor, reason = 'released' } = options;
   await store.db.transaction().execute(async (db) => {
-    await assertActive(db, lease);
+    const row = await assertActive(db, lease);
     await assertNoCluster(db, lease);
-    for (const { name, state } of await nodesOf(db, lease.id)) {
-      const clean = options.clean?.get(name) ?? (await proofOf(db, lease, name, state));
-      if (state !== 'cleaning') await transition(db, name, 'cleaning', { lease, clock });
-      await transition(db, name, 'available', { lease, clean, clock });
-    }
-    await end(db, lease.id, clock);
+    await giveNodesBack(db, lease, { ...options, clock, actor });
+    await endRow(db, row, reason, clock);
+    await recordChange(db, clock, { actor, kind: `lease.${reason}`, subject: lease.id });
   });
   lose(lease, `The lease ${lease.id} was released.`);
+}
+
+/** Nodes of a lease become available with their clean records, or what a hold or fault makes of them. */
+export async function giveNodesBack(
+  db: Kysely<Database>,
+  lease: Fence,
+  { clean, clock, actor }: { clean?: CleanProofs; clock: Clock; actor: Actor },
+): Promise<void> {
+  for (const { name, state } of await heldNodes(db, lease.id)) {
+    const proof = clean?.get(name) ?? (await proofOf(db, lease, name, state));
+    if (state !== 'cleaning') await transition(db, name, 'cleaning', { lease, actor, clock });
+    await transition(db, name, 'available', { lease, clean: proof, actor, clock });
+  }
 }
 
 /** What the store itself can tell: nothing was ever made of the node, or no cluster of the lease is left. */
@@ -216,30 +225,37 @@ export async function quarantineLease(
   store: Store,
   lease: Fence,
   fault: NodeFault,
-  options: { clock?: Clock } = {},
+  options: { clock?: Clock; actor?: Actor } = {},
 ): Promise<void> {
-  const clock = options.clock ?? systemClock;
+  const { clock = systemClock, actor = controllerActor } = options;
   await store.db.transaction().execute(async (db) => {
-    await assertActive(db, lease);
-    for (const { name } of await nodesOf(db, lease.id)) {
-      await transition(db, name, 'quarantined', { lease, fault, clock });
+    const row = await assertActive(db, lease);
+    for (const { name } of await heldNodes(db, lease.id)) {
+      await transition(db, name, 'quarantined', { lease, fault, actor, clock });
     }
-    await end(db, lease.id, clock);
+    await endRow(db, row, 'quarantined', clock);
+    await recordChange(db, clock, {
+      actor,
+      kind: 'lease.quarantined',
+      subject: lease.id,
+      detail: { code: fault.code, message: fault.message },
+    });
   });
   lose(lease, `The lease ${lease.id} ended in quarantine.`);
 }
 
-/** Moves all nodes of a lease, e.g. to `provisioning` and `active`. */
+/** Moves all nodes of a lease, or those named, e.g. to `provisioning` and `active`. */
 export async function moveNodes(
   store: Store,
   lease: Fence,
   to: 'provisioning' | 'active' | 'cleaning',
-  options: { clock?: Clock } = {},
+  options: { clock?: Clock; nodes?: readonly string[] } = {},
 ): Promise<void> {
   const clock = options.clock ?? systemClock;
   await store.db.transaction().execute(async (db) => {
     await assertActive(db, lease);
-    for (const { name, state } of await nodesOf(db, lease.id)) {
+    for (const { name, state } of await heldNodes(db, lease.id)) {
+      if (options.nodes?.includes(name) === false) continue;
       if (state !== to) await transition(db, name, to, { lease, clock });
     }
   });
@@ -253,101 +269,24 @@ export async function assertHeld(store: Store, lease: Lease): Promise<void> {
   try {
     await assertActive(store.db, lease);
   } catch (error) {
-    lostBy.get(lease.signal)?.abort(error);
+    if (error instanceof InfrabedError) lose(lease, error);
     throw error;
   }
 }
 
 /**
- * Takes over a lease that another controller left, e.g. that of a kept cluster. From now on this one answers for it.
- * @throws InfrabedError IB_LEASE_CONFLICT when it has ended, or its controller still runs.
+ * Active leases that a controller had in hand when it died, oldest first: work for recovery. Not those on which a kept
+ * cluster stands, and not a person's lease that nobody had in hand.
  */
-export async function adoptLease(store: Store, leaseId: string, controller: string): Promise<Lease> {
-  const row = await store.db.selectFrom('leases').selectAll().where('id', '=', leaseId).executeTakeFirst();
-  if (row?.state !== 'active') throw ended(leaseId);
-  if (row.controller !== controller && (await controllerIsAlive(store, row.controller))) {
-    throw new InfrabedError(
-      'IB_LEASE_CONFLICT',
-      `The lease ${leaseId} (${row.purpose}) is in the hands of another process.`,
-      {
-        hint: 'Wait for that process, or end it with Ctrl-C.',
-        details: { controller: row.controller },
-      },
-    );
-  }
-  const taken = await store.db
-    .updateTable('leases')
-    .set({ controller })
-    .where('id', '=', leaseId)
-    .where('state', '=', 'active')
-    .where('controller', '=', row.controller)
-    .executeTakeFirst();
-  if (taken.numUpdatedRows !== 1n) throw ended(leaseId);
-  const nodes = (await nodesOf(store.db, leaseId)).map((node) => node.name);
-  const { id, generation, owner, purpose } = row;
-  return handle({ id, generation, nodes, owner, purpose, startsAt: row.starts_at, endsAt: row.ends_at });
-}
-
-/** Active leases whose controller has died and on which no kept cluster stands, oldest first: work for recovery. */
-export async function abandonedLeases(store: Store): Promise<Selectable<LeasesTable>[]> {
+export async function abandonedLeases(store: Store, clock: Clock = systemClock): Promise<LeaseRow[]> {
   const rows = await store.db
     .selectFrom('leases')
     .selectAll()
     .where('state', '=', 'active')
+    .where((is) => is.or([is('own', '=', 1), is('controller', 'is not', null)]))
     .where('id', 'not in', (kept) => kept.selectFrom('clusters').select('lease').where('kept', '=', 1))
     .orderBy('generation')
     .execute();
-  const alive = await Promise.all(rows.map((row) => controllerIsAlive(store, row.controller)));
+  const alive = await Promise.all(rows.map((row) => controllerIsAlive(store, row.controller, clock)));
   return rows.filter((_row, index) => !alive[index]);
-}
-
-function lose(lease: Fence, why: string): void {
-  const signal = (lease as Partial<Lease>).signal;
-  if (signal) lostBy.get(signal)?.abort(new InfrabedError('IB_LEASE_CONFLICT', why));
-}
-
-function ended(leaseId: string): InfrabedError {
-  return new InfrabedError('IB_LEASE_CONFLICT', `The lease ${leaseId} has ended, or never was.`);
-}
-
-function nodesOf(db: Kysely<Database>, leaseId: string): Promise<{ name: string; state: string }[]> {
-  return db
-    .selectFrom('nodes')
-    .select(['name', 'state'])
-    .where('lease', '=', leaseId)
-    .orderBy('name')
-    .execute();
-}
-
-async function assertActive(db: Kysely<Database>, lease: Fence): Promise<void> {
-  const row = await db
-    .selectFrom('leases')
-    .select('id')
-    .where('id', '=', lease.id)
-    .where('generation', '=', lease.generation)
-    .where('state', '=', 'active')
-    .executeTakeFirst();
-  if (row === undefined) throw ended(lease.id);
-}
-
-async function assertNoCluster(db: Kysely<Database>, lease: Fence): Promise<void> {
-  const cluster = await db
-    .selectFrom('clusters')
-    .select('id')
-    .where('lease', '=', lease.id)
-    .executeTakeFirst();
-  if (cluster === undefined) return;
-  throw new InfrabedError(
-    'IB_LEASE_CONFLICT',
-    `The cluster ${cluster.id} still stands on the lease ${lease.id}.`,
-  );
-}
-
-async function end(db: Kysely<Database>, leaseId: string, clock: Clock): Promise<void> {
-  await db
-    .updateTable('leases')
-    .set({ state: 'ended', ended_at: clock.now(), end_reason: 'released', controller: null })
-    .where('id', '=', leaseId)
-    .execute();
-  await db.deleteFrom('bookings').where('lease', '=', leaseId).execute();
 }
