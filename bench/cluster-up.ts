@@ -77,7 +77,8 @@ async function ours(round: number): Promise<number> {
     authorizedKeys: [key.publicKey],
   };
   const cluster = await backend.create(spec, nullJournal, silentHost);
-  await allAnswer(cluster.networkCommand([])[1]?.replace('--net=', '') ?? '');
+  const netns = cluster.networkCommand([]).find((word) => word.startsWith('--net='));
+  await allAnswer(netns?.replace('--net=', '') ?? '');
   const durationMs = performance.now() - startMs;
   await cluster.destroy();
   return durationMs;

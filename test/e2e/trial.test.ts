@@ -294,11 +294,5 @@ function losingTheNetworkAtCycle(backend: Backend): Backend {
     }
     return cluster;
   };
-  return {
-    name: backend.name,
-    prepareImage: (...args) => backend.prepareImage(...args),
-    create: async (...args) => sabotage(await backend.create(...args)),
-    open: (...args) => backend.open(...args),
-    sweep: (...args) => backend.sweep(...args),
-  };
+  return { ...backend, create: async (...args) => sabotage(await backend.create(...args)) };
 }

@@ -88,9 +88,6 @@ t.test('nodes are started by exactly these commands', (t) => {
     word.replace(/^\/.*\/container\//, ''),
   );
   t.same(own, [
-    '/bin/sh',
-    'node-enter.sh',
-    '/sys/fs/cgroup/infrabed/abcdef-c1/node0',
     '/usr/bin/python3',
     '-I',
     '-S',
@@ -101,7 +98,7 @@ t.test('nodes are started by exactly these commands', (t) => {
     '/bin/sh',
     'node-supervisor.sh',
     '/state/clusters/c1/nodes/node0',
-    '7',
+    '/state/fences/c1',
     '/sys/fs/cgroup/infrabed/abcdef-c1/node0',
     '/run/netns/ib-abcdef-c1',
     'n0',

@@ -2,32 +2,29 @@
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { z } from 'zod';
 import { systemClock, throwIfAborted, type Clock } from '../../../core/clock.js';
-import { InfrabedError } from '../../../core/errors.js';
+import { InfrabedError, isInfrabedError } from '../../../core/errors.js';
+import { failpoint } from '../../../core/failpoint.js';
 import type { IoHost } from '../../../core/io.js';
 import { silentHost } from '../../../core/io.js';
 import type { Journal } from '../../../core/journal.js';
 import type { Backend, ClusterSpec, DriverCluster, SweepReport } from '../driver.js';
 import { proveClean } from './clean-proof.js';
 import { ContainerCluster, clusterContext, removeRemnants, type ClusterContext } from './cluster.js';
-import {
-  clusterFolder,
-  isClusterId,
-  nodeFolder,
-  readClusterState,
-  writeClusterState,
-} from './cluster-state.js';
+import { clusterFolder, isClusterId, nodeFolder, readClusterState } from './cluster-state.js';
 import type { ClusterState } from './cluster-state.js';
+import { act, fenceFolder, holdingOf, readFence } from './fence.js';
 import { clusterNames, stateTag, supervisorMode } from './host.js';
 import { generateKeyPair, type KeyPair } from '../../ssh/keys.js';
 import { ImageCache, imageCacheDir, type Image } from './image-cache.js';
 import { makeRoomForWatches } from './inotify.js';
-import { makeNetwork, nodeAddress } from './network.js';
-import { identity, makeNodeFiles } from './node-files.js';
+import { networkPlan, nodeAddress } from './network.js';
+import { identity } from './node-files.js';
 import { probeHost } from './probe.js';
 import { sweepLeftovers } from './sweep.js';
 import { probeMapping, sharedUidBase, shiftedCopies } from './uid-mapping.js';
-import { releaseUidRange, takeUidRange } from './uid-range.js';
+import { uidRegistry } from './uid-range.js';
 
 export interface ContainerBackendOptions {
   stateDir: string;
@@ -52,12 +49,9 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
       return await createCluster(spec, image, context, journal, signal);
     },
     async open(clusterId, journal) {
-      return new ContainerCluster(await readClusterState(options.stateDir, clusterId), context, journal);
+      return new ContainerCluster(await openState(options.stateDir, clusterId), context, journal);
     },
-    async fence(clusterId, generation) {
-      const state = await readClusterState(options.stateDir, clusterId);
-      if (generation > state.generation) await writeClusterState(options.stateDir, { ...state, generation });
-    },
+    fence: (clusterId, generation) => takeCluster(context, clusterId, generation),
     proveClean: (clusterId, nodes) => proveClean(context, clusterId, nodes),
     probe: (signal) => probeHost(context, cache, signal),
     async sweep(keep): Promise<SweepReport> {
@@ -98,6 +92,25 @@ function checkSpec(spec: ClusterSpec): void {
   }
 }
 
+/** What cluster.json says, with the generation that has the cluster now. */
+async function openState(stateFolder: string, id: string): Promise<ClusterState> {
+  const made = await readClusterState(stateFolder, id);
+  const { state } = await readFence(fenceFolder(stateFolder, id));
+  if (state?.kind === 'live') return { ...made, generation: state.generation };
+  throw new InfrabedError('IB_CLUSTER_UNKNOWN', `The cluster "${id}" was given up while it was removed.`, {
+    hint: 'Run "infrabed sweep".',
+  });
+}
+
+/** @throws InfrabedError IB_LEASE_CONFLICT, IB_TIMEOUT. */
+async function takeCluster(context: ClusterContext, id: string, generation: number): Promise<void> {
+  if (!isClusterId(id)) throw new InfrabedError('IB_USAGE', `"${id}" cannot be the id of a cluster.`);
+  await mkdir(context.stateFolder, { recursive: true, mode: 0o755 });
+  const tag = await stateTag(context.stateFolder);
+  const holding = holdingOf(context.stateFolder, { tag, id, generation });
+  await act(holding, 'take', { folder: clusterFolder(context.stateFolder, id) });
+}
+
 async function createCluster(
   spec: ClusterSpec,
   image: Image,
@@ -105,49 +118,51 @@ async function createCluster(
   journal: Journal,
   signal?: AbortSignal,
 ): Promise<DriverCluster> {
+  failpoint('container.create.before-check');
   const folder = clusterFolder(context.stateFolder, spec.id);
   if (existsSync(join(folder, 'cluster.json'))) {
     throw new InfrabedError('IB_LEASE_CONFLICT', `Cluster "${spec.id}" exists already.`, {
       hint: `Take it down first: infrabed cluster down ${spec.id}.`,
     });
   }
-  const { state, hostKeys } = await planCluster(spec, image, context);
+  const { state: plan, request } = await planCluster(spec, image, context);
+  const { nodes, layers, generation } = spec;
+  const payload = { nodes, layers, imageHash: image.hash, generation };
+  const entry = { kind: 'cluster.create', actor: 'controller', node: null };
+  journal.record({ ...entry, payload: { state: 'begin', ...payload } });
+  await journal.flush();
+  throwIfAborted(signal);
+  failpoint('container.create.intent');
+  const state = await make(plan, request, context);
   const cluster = new ContainerCluster(state, context, journal);
-  const payload = {
-    nodes: spec.nodes,
-    layers: spec.layers,
-    imageHash: image.hash,
-    generation: spec.generation,
-  };
   try {
-    journal.record({
-      kind: 'cluster.create',
-      actor: 'controller',
-      node: null,
-      payload: { state: 'begin', ...payload },
-    });
-    await journal.flush();
-    // The record comes before what it records: after a crash a sweep knows what to look for.
-    await writeClusterState(context.stateFolder, state);
     throwIfAborted(signal);
-    await Promise.all([
-      makeNetwork(clusterNames(state.tag, state.id).netns),
-      ...state.nodes.map((node, index) =>
-        makeNodeFiles(
-          nodeFolder(context.stateFolder, state.id, node.name),
-          identity(state, node, hostKeys[index] ?? generateKeyPair(`root@${node.name}`), spec.authorizedKeys),
-          state.uidBase,
-        ),
-      ),
-    ]);
     await Promise.all(cluster.nodes.map((node) => node.power.on(signal)));
   } catch (error) {
     await abandon(cluster, state, context);
     throw error;
   }
-  journal.record({ kind: 'cluster.create', actor: 'controller', node: null, payload: { state: 'verified' } });
+  journal.record({ ...entry, payload: { state: 'verified' } });
   await journal.flush();
+  failpoint('container.create.verified');
   return cluster;
+}
+
+/** The state with what only the maker knows: the uid range that was free. What a failed maker left goes again. */
+async function make(
+  plan: ClusterState,
+  request: Record<string, unknown>,
+  context: ClusterContext,
+): Promise<ClusterState> {
+  try {
+    const made = await act(holdingOf(context.stateFolder, plan), 'make', request);
+    return { ...plan, ...z.object({ uidBase: z.number() }).parse(made) };
+  } catch (error) {
+    // A conflict means that the cluster, or the id, is another's.
+    if (!isInfrabedError(error, 'IB_LEASE_CONFLICT'))
+      await Promise.allSettled([removeRemnants(plan, context)]);
+    throw error;
+  }
 }
 
 /** After a failure: all that was made goes; what cannot be removed is left to the sweep, and the first error counts. */
@@ -164,37 +179,62 @@ async function planCluster(
   spec: ClusterSpec,
   image: Image,
   context: ClusterContext,
-): Promise<{ state: ClusterState; hostKeys: KeyPair[] }> {
+): Promise<{ state: ClusterState; request: Record<string, unknown> }> {
   await mkdir(context.stateFolder, { recursive: true, mode: 0o755 });
-  const folder = clusterFolder(context.stateFolder, spec.id);
   const { mapping } = await probeMapping();
-  const hostKeys = spec.nodes.map((name) => generateKeyPair(`root@${name}`));
-  const lowers = mapping === 'idmapped' ? image.roots : await shiftedCopies(image.roots);
-  const addresses = spec.nodes.map((_name, index) => nodeAddress(index));
-  const uidBase = mapping === 'idmapped' ? await takeUidRange(folder) : sharedUidBase;
-  try {
-    const state: ClusterState = {
-      version: 1,
-      id: spec.id,
-      generation: spec.generation,
-      tag: await stateTag(context.stateFolder),
-      mode: supervisorMode(),
-      createdMs: context.clock.now(),
-      uidBase,
-      mapping,
-      imageHash: image.hash,
-      imageKeys: image.keys,
-      lowers,
-      nodes: spec.nodes.map((name, index) => ({
-        name,
-        address: addresses[index] ?? '',
-        hostKey: (hostKeys[index]?.publicKey ?? '').split(' ').slice(0, 2).join(' '),
-        machine: `n${String(index)}`,
-      })),
-    };
-    return { state, hostKeys };
-  } catch (error) {
-    await releaseUidRange(uidBase, folder);
-    throw error;
-  }
+  const keys = spec.nodes.map((name) => ({ name, pair: generateKeyPair(`root@${name}`) }));
+  const state: ClusterState = {
+    version: 1,
+    id: spec.id,
+    generation: spec.generation,
+    tag: await stateTag(context.stateFolder),
+    mode: supervisorMode(),
+    createdMs: context.clock.now(),
+    uidBase: sharedUidBase,
+    mapping,
+    imageHash: image.hash,
+    imageKeys: image.keys,
+    lowers: mapping === 'idmapped' ? image.roots : await shiftedCopies(image.roots),
+    nodes: keys.map(({ name, pair }, index) => ({
+      name,
+      address: nodeAddress(index),
+      hostKey: pair.publicKey.split(' ').slice(0, 2).join(' '),
+      machine: `n${String(index)}`,
+    })),
+  };
+  return {
+    state,
+    request: makeRequest(
+      spec,
+      state,
+      keys.map(({ pair }) => pair),
+      context,
+    ),
+  };
+}
+
+/** What make_cluster.py is told. */
+function makeRequest(
+  spec: ClusterSpec,
+  state: ClusterState,
+  keys: readonly KeyPair[],
+  context: ClusterContext,
+): Record<string, unknown> {
+  return {
+    folder: clusterFolder(context.stateFolder, spec.id),
+    state,
+    registry: state.mapping === 'idmapped' ? uidRegistry : null,
+    past: {
+      imageHash: state.imageHash,
+      generation: state.generation,
+      hostKeys: Object.fromEntries(state.nodes.map(({ name, hostKey }) => [name, hostKey])),
+    },
+    netns: clusterNames(state.tag, state.id).netns,
+    network: networkPlan,
+    nodes: state.nodes.flatMap((node, index) => {
+      const key = keys[index];
+      const folder = nodeFolder(context.stateFolder, state.id, node.name);
+      return key === undefined ? [] : [{ folder, entries: identity(state, node, key, spec.authorizedKeys) }];
+    }),
+  };
 }

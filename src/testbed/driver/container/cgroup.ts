@@ -1,6 +1,6 @@
 /** Control groups of version 2 as the proof of what runs: populated or not, all processes, kill at once, removal. */
-import { mkdir, readFile, readdir, rmdir, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readFile, readdir, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { waitFor } from '../../../core/clock.js';
 import { InfrabedError, errnoOf } from '../../../core/errors.js';
 
@@ -82,34 +82,4 @@ export async function removeGroup(group: string): Promise<void> {
       if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENODEV') throw error;
     }
   }
-}
-
-/** As much as systemd's own default for a container; a fork bomb on a node must not take the host with it. */
-const maxProcesses = 16_384;
-
-/**
- * Limits the processes of a group that our own supervisor is about to enter, on the hierarchy that counts them.
- * Returns false where this kernel's groups cannot.
- */
-export async function limitProcesses(groups: readonly string[], root: string): Promise<boolean> {
-  for (const group of groups) await mkdir(group, { recursive: true });
-  for (const group of groups) {
-    try {
-      if (group.startsWith(`${root}/`)) await delegatePids(group, root);
-      await writeFile(join(group, 'pids.max'), String(maxProcesses));
-      return true;
-    } catch (error) {
-      // ENOENT, EACCES, EPERM: the counter is not in this hierarchy; EBUSY, EOPNOTSUPP: it cannot be handed down.
-      if (!['ENOENT', 'EACCES', 'EPERM', 'EBUSY', 'EOPNOTSUPP'].includes(errnoOf(error) ?? '')) throw error;
-    }
-  }
-  return false;
-}
-
-/** Version 2 hands the counter down from group to group. */
-async function delegatePids(group: string, root: string): Promise<void> {
-  const parents: string[] = [];
-  for (let folder = dirname(group); folder.length >= root.length; folder = dirname(folder))
-    parents.unshift(folder);
-  for (const folder of parents) await writeFile(join(folder, 'cgroup.subtree_control'), '+pids');
 }

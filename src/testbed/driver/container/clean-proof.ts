@@ -7,7 +7,7 @@ import { clusterFolder, nodeFolder } from './cluster-state.js';
 import { clusterNames, hierarchies, slice, stateTag } from './host.js';
 import { hostProcesses, processesOf } from './host-processes.js';
 import { networkNames } from './network.js';
-import { pastOf, type Past } from './past.js';
+import { lastBootOf, pastOf, type Past } from './past.js';
 import { sharedUidBase } from './uid-mapping.js';
 import { rangeOwners } from './uid-range.js';
 
@@ -20,7 +20,8 @@ export async function proveClean(
   const past = await pastOf(context.stateFolder, clusterId);
   const shared = await sharedParts(context, clusterId, past);
   const tag = await stateTag(context.stateFolder);
-  return nodes.map((node) => {
+  const boots = await Promise.all(nodes.map((node) => lastBootOf(context.stateFolder, clusterId, node)));
+  return nodes.map((node, index) => {
     const parts = [...nodeParts(context, tag, clusterId, node), ...shared];
     return {
       node,
@@ -29,8 +30,8 @@ export async function proveClean(
       parts,
       imageHash: past?.imageHash ?? null,
       generation: past?.generation ?? null,
-      hostKey: past?.nodes[node]?.hostKey ?? null,
-      lastBootId: past?.nodes[node]?.lastBootId ?? null,
+      hostKey: past?.hostKeys[node] ?? null,
+      lastBootId: boots[index] ?? null,
     };
   });
 }

@@ -1,5 +1,5 @@
 /** cluster.json: what another process, or the next start after a crash, has to know of a cluster. */
-import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
+import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { InfrabedError, errnoOf } from '../../../core/errors.js';
@@ -7,6 +7,7 @@ import { InfrabedError, errnoOf } from '../../../core/errors.js';
 const clusterStateSchema = z.strictObject({
   version: z.literal(1),
   id: z.string(),
+  /** The generation that made it; whose it is now stands in the fence. */
   generation: z.number(),
   /** Tag of the state folder: part of every name that the cluster has on the host. */
   tag: z.string(),
@@ -37,16 +38,6 @@ export const nodeFolder = (stateFolder: string, id: string, node: string): strin
 /** An id becomes part of folder, group and namespace names. */
 export function isClusterId(id: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$/.test(id);
-}
-
-/** Writes cluster.json so that a reader sees the old or the new one, and the fence that supervisors read. */
-export async function writeClusterState(stateFolder: string, state: ClusterState): Promise<void> {
-  const folder = clusterFolder(stateFolder, state.id);
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  await writeFile(join(folder, 'generation'), `${String(state.generation)}\n`);
-  const path = join(folder, 'cluster.json');
-  await writeFile(`${path}.new`, `${JSON.stringify(state, null, 2)}\n`);
-  await rename(`${path}.new`, path);
 }
 
 /** @throws InfrabedError IB_CLUSTER_UNKNOWN when there is none of that id. */

@@ -1,19 +1,20 @@
 /** The backend's handle on one cluster, and how a cluster is brought up and taken down. */
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
-import { InfrabedError, messageOf } from '../../../core/errors.js';
+import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.js';
+import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
-import { emptyGroup, removeGroup } from './cgroup.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
+import { act, holdingOf, markedArgv } from './fence.js';
 import { cgroupLayout, clusterNames, hierarchies, type CgroupLayout } from './host.js';
-import { inNetwork, removeNetwork } from './network.js';
+import { inNetwork } from './network.js';
 import { fileTail, nodePlace, type NodePlace } from './node.js';
 import { ContainerPower } from './power.js';
 import { ownSupervisor, systemdSupervisor, type Supervisor } from './supervisor.js';
-import { releaseUidRange } from './uid-range.js';
+import { uidRegistry } from './uid-range.js';
 import { containerWitness } from './witness.js';
 
 export interface ClusterContext {
@@ -48,10 +49,11 @@ export class ContainerCluster implements DriverCluster {
   }
 
   networkCommand(argv: readonly string[]): readonly string[] {
-    return inNetwork(this.netnsPath, argv);
+    return markedArgv(holdingOf(this.context.stateFolder, this.state), inNetwork(this.netnsPath, argv));
   }
 
   async destroy(): Promise<void> {
+    failpoint('container.destroy.before-check');
     this.journal.record({
       kind: 'cluster.destroy',
       actor: 'controller',
@@ -59,7 +61,12 @@ export class ContainerCluster implements DriverCluster {
       payload: { state: 'begin' },
     });
     await this.journal.flush();
+    failpoint('container.destroy.intent');
     const outcomes = await Promise.allSettled(this.nodes.map((node) => node.power.off()));
+    const fenced = outcomes.find(
+      (one) => one.status === 'rejected' && isInfrabedError(one.reason, 'IB_LEASE_CONFLICT'),
+    );
+    if (fenced?.status === 'rejected') throw fenced.reason;
     const failed = outcomes.flatMap((outcome) =>
       outcome.status === 'rejected' ? [messageOf(outcome.reason)] : [],
     );
@@ -80,6 +87,7 @@ export class ContainerCluster implements DriverCluster {
       payload: { state: 'verified' },
     });
     await this.journal.flush();
+    failpoint('container.destroy.verified');
   }
 
   private driver(place: NodePlace, node: NodeState): NodeDriver {
@@ -92,24 +100,40 @@ export class ContainerCluster implements DriverCluster {
       hostKey: node.hostKey,
       power,
       console: { path: place.consolePath, tail: (maxBytes) => fileTail(place.consolePath, maxBytes) },
-      network: { dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal) },
+      network: {
+        dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal, place.holding),
+      },
       witness: containerWitness(place, power, supervisor, clock),
     };
   }
 }
 
-/** Removes what is left of a cluster whose nodes are off: groups, namespace, files, uid range; in this order. */
+/** Removes what is left of a cluster whose nodes are off. @throws InfrabedError IB_POWER, IB_LEASE_CONFLICT. */
 export async function removeRemnants(state: ClusterState, context: ClusterContext): Promise<void> {
-  const names = clusterNames(state.tag, state.id);
-  for (const root of hierarchies(context.layout)) {
-    const group = join(root, names.group);
-    if (root === context.layout.unified) await emptyGroup(group);
-    await removeGroup(group);
-  }
-  await removeNetwork(names.netns);
-  const folder = clusterFolder(context.stateFolder, state.id);
-  await rm(folder, { recursive: true, force: true });
-  await releaseUidRange(state.uidBase, folder);
+  const holding = holdingOf(context.stateFolder, state);
+  const result = await act(holding, 'remove', remnantsOf(context, state.tag, state.id));
+  throwIfLeft(result, state.id);
+}
+
+/** Where a cluster has something on the host: what make_cluster.py removes. */
+export function remnantsOf(context: ClusterContext, tag: string, id: string): Record<string, unknown> {
+  const names = clusterNames(tag, id);
+  return {
+    clusterGroups: hierarchies(context.layout).map((root) => join(root, names.group)),
+    netns: names.netns,
+    folder: clusterFolder(context.stateFolder, id),
+    ranges: uidRegistry.folder,
+  };
+}
+
+const leftSchema = z.object({ left: z.array(z.string()) });
+
+export function throwIfLeft(result: unknown, id: string): void {
+  const { left } = leftSchema.parse(result);
+  if (left.length === 0) return;
+  throw new InfrabedError('IB_POWER', `Cluster ${id} could not be removed: ${left.join(' ')}`, {
+    hint: 'They hang in the kernel, usually on a disk or a network file system: see "ps -eo pid,stat,wchan,args".',
+  });
 }
 
 export const clusterContext = (stateFolder: string, clock: Clock): ClusterContext => ({

@@ -4,6 +4,8 @@ import { Duplex } from 'node:stream';
 import { throwIfAborted } from '../../../core/clock.js';
 import { InfrabedError } from '../../../core/errors.js';
 import { lastLines, start } from '../../../core/exec.js';
+import { failpoint } from '../../../core/failpoint.js';
+import { fencedArgv, fencedOff, markedEnvironment, stillHolds, type Holding } from './fence.js';
 import { inNetwork } from './network.js';
 
 /** How long a host that does not answer at all is waited for. */
@@ -12,21 +14,27 @@ const bufferBytes = 262_144;
 
 /**
  * Connects to a TCP port; resolves when the connection stands.
- * @throws InfrabedError IB_NODE_UNREACHABLE when it is refused or times out, IB_CANCELLED.
+ * @param holding For whom; without it nothing is checked, as for nodes that no lease has.
+ * @throws InfrabedError IB_NODE_UNREACHABLE when it is refused or times out, IB_CANCELLED, IB_LEASE_CONFLICT.
  */
 export async function dialThrough(
   netnsPath: string,
   address: string,
   port: number,
   signal?: AbortSignal,
+  holding?: Holding,
 ): Promise<Duplex> {
   throwIfAborted(signal);
+  failpoint('container.dial.before-check');
   const target = `TCP4:${address}:${String(port)},nodelay,connect-timeout=${String(connectTimeoutSeconds)}`;
   // -t: after one side has closed, the other may go on for as long as it likes; shut-down: that close is passed on.
   // -d -d: say when connected.
   const socat = ['socat', '-d', '-d', '-b', String(bufferBytes), '-t', '86400', 'STDIO,shut-down', target];
-  const [program = '', ...args] = inNetwork(netnsPath, socat);
-  const child = start(program, args, { stdio: ['pipe', 'pipe', 'pipe'] });
+  const entered = inNetwork(netnsPath, socat);
+  const [program = '', ...args] = holding === undefined ? entered : fencedArgv(holding, entered);
+  const env = { ...process.env, ...(holding === undefined ? {} : markedEnvironment(holding)) };
+  failpoint('container.dial.checked');
+  const child = start(program, args, { stdio: ['pipe', 'pipe', 'pipe'], env });
   const stream = new ChildStream(child, `${address}:${String(port)}`);
   const onAbort = (): void => {
     stream.destroy();
@@ -34,9 +42,12 @@ export async function dialThrough(
   signal?.addEventListener('abort', onAbort, { once: true });
   try {
     await stream.connected;
+    failpoint('container.dial.done');
   } catch (error) {
     stream.destroy();
     throwIfAborted(signal);
+    // Refused by the fence, or killed by whoever took the cluster over.
+    if (holding !== undefined && !(await stillHolds(holding))) throw fencedOff(holding, error);
     throw error;
   } finally {
     signal?.removeEventListener('abort', onAbort);

@@ -1,12 +1,11 @@
 /** Processes of the host that belong to a cluster: found by mark, by command line and by owner. */
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { errnoOf } from '../../../core/errors.js';
+import { isClusterId } from './cluster-state.js';
 import { rangeSize } from './uid-range.js';
 
 /** In the environment of every process that acts on a cluster: `INFRABED_CLUSTER=TAG-ID:GENERATION`. */
 export const markName = 'INFRABED_CLUSTER';
-export const markOf = (tag: string, id: string, generation: number): string =>
-  `${tag}-${id}:${String(generation)}`;
 
 export interface HostProcess {
   pid: number;
@@ -36,15 +35,16 @@ async function readProcess(pid: number): Promise<HostProcess | undefined> {
   }
 }
 
-/** Marks of a state folder that processes carry, as ids with generations. */
-export function markedClusters(processes: readonly HostProcess[], tag: string): Set<string> {
+/** The highest generation of each cluster of a state folder for which a process acts. */
+export function markedGenerations(processes: readonly HostProcess[], tag: string): Map<string, number> {
+  const found = new Map<string, number>();
   const prefix = `${markName}=${tag}-`;
-  const ids = processes.flatMap(({ environment }) =>
-    environment
-      .filter((word) => word.startsWith(prefix) && word.includes(':'))
-      .map((word) => word.slice(prefix.length, word.lastIndexOf(':'))),
-  );
-  return new Set(ids);
+  for (const word of processes.flatMap(({ environment }) => environment)) {
+    const [, id = '', number] =
+      (word.startsWith(prefix) && /^(.+):(\d+)$/.exec(word.slice(prefix.length))) || [];
+    if (number !== undefined && isClusterId(id)) found.set(id, Math.max(found.get(id) ?? 0, Number(number)));
+  }
+  return found;
 }
 
 /** Pids of what acts on the cluster, keeps its nodes, or is owned by its users. */

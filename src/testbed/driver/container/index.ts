@@ -5,3 +5,4 @@ export { ImageCache, imageCacheDir, type Image, type LayerRecord } from './image
 export { dialThrough } from './dial.js';
 export { currentLayers, mountedLayers } from './image-use.js';
 export { layerNames, layerStack } from './image-layers.js';
+export { powerActs, type PowerAct } from './power-log.js';

@@ -29,10 +29,9 @@ const settings = [
   'net.ipv4.neigh.br0.mcast_solicit=20',
 ];
 
-/** Makes the namespace and the bridge. */
-export async function makeNetwork(netns: string): Promise<void> {
-  await run('ip', ['netns', 'add', netns]);
-  const commands = [
+/** What is done in a fresh namespace (make_cluster.py does it): lines for `ip -batch`, and settings for sysctl. */
+export const networkPlan = {
+  commands: [
     'link set lo up',
     `link add br0 mtu ${String(bridgeMtuBytes)} type bridge stp_state 0 forward_delay 0`,
     // Set once more, after which the bridge no longer follows its smallest port.
@@ -41,10 +40,9 @@ export async function makeNetwork(netns: string): Promise<void> {
     'link set br0 up',
     // There is no way out: say so at once instead of letting programs wait for their time-outs.
     'route add unreachable default',
-  ];
-  await run('ip', ['-netns', netns, '-batch', '-'], { input: `${commands.join('\n')}\n` });
-  await run('ip', ['netns', 'exec', netns, 'sysctl', '-qw', ...settings]);
-}
+  ],
+  settings,
+};
 
 const linksSchema = z.array(
   z.object({ flags: z.array(z.string()), addr_info: z.array(z.object({ local: z.string() })) }),

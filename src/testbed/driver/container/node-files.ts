@@ -1,7 +1,5 @@
-/** A fresh node's own files: an empty upper layer and, in it, what makes this node different from the others. */
+/** A fresh node's own files: what makes this node different from the others, in its upper layer (make_cluster.py). */
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { ClusterState, NodeState } from './cluster-state.js';
 import { bridgeAddress, prefixLength } from './network.js';
 import type { KeyPair } from '../../ssh/keys.js';
@@ -46,27 +44,4 @@ export function identity(
     { path: 'root/.ssh', mode: 0o700 },
     { path: 'root/.ssh/authorized_keys', mode: 0o600, content: `${authorizedKeys.join('\n')}\n` },
   ];
-}
-
-/** Makes the node's folder: upper (with the entries, owned by the cluster's range), work and merged. */
-export async function makeNodeFiles(
-  folder: string,
-  entries: readonly Entry[],
-  uidBase: number,
-): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  const upper = join(folder, 'upper');
-  for (const part of [upper, join(folder, 'work'), join(folder, 'merged')])
-    await mkdir(part, { mode: 0o755 });
-  await chown(upper, uidBase, uidBase);
-  await chown(join(folder, 'work'), uidBase, uidBase);
-  for (const entry of entries) {
-    const path = join(upper, entry.path);
-    if (entry.content === undefined) await mkdir(path);
-    else await writeFile(path, entry.content);
-    // Set apart from the creation, whose mode the umask would cut.
-    await chmod(path, entry.mode);
-    await chown(path, uidBase, uidBase);
-  }
-  await writeFile(join(folder, 'console.log'), '', { mode: 0o600 });
 }

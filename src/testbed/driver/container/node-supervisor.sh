@@ -1,9 +1,9 @@
 #!/bin/sh
 # Keeps one node powered on where the host has no systemd: boots it, and again as often as it asks for a reboot.
 # Runs in the node's private mount namespace, detached from the controller; ends when the node is off.
-# Usage: node-supervisor.sh FOLDER GENERATION GROUP[:GROUP...] NODE-BOOT-ARGUMENT...
+# Usage: node-supervisor.sh FOLDER FENCE GROUP[:GROUP...] NODE-BOOT-ARGUMENT...
 set -u
-folder=$1 generation=$2 groups=$3
+folder=$1 fence=$2 groups=$3
 shift 3
 here=$(dirname "$0")
 
@@ -12,8 +12,11 @@ exec 9> "$folder/supervisor.lock"
 flock --nonblock 9 || exit 75
 
 while :; do
-  # A lease that was given to someone else fences this supervisor off.
-  [ "$(cat "$folder/../../generation" 2> /dev/null)" = "$generation" ] || exit 76
+  # It serves the cluster, whichever generation of the lease has it, and boots nothing once the cluster is given up.
+  case $(cat "$fence/generation" 2> /dev/null) in
+  live*) ;;
+  *) exit 76 ;;
+  esac
   # Control groups that the last boot left empty would be taken for a node that still runs.
   IFS=:
   for group in $groups; do

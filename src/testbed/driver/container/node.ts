@@ -4,12 +4,15 @@ import { join } from 'node:path';
 import { errnoOf } from '../../../core/errors.js';
 import type { ClusterState, NodeState } from './cluster-state.js';
 import { clusterFolder, nodeFolder } from './cluster-state.js';
+import { holdingOf, type Holding } from './fence.js';
 import { groupPids } from './cgroup.js';
 import { clusterNames, nodeGroups, type CgroupLayout, type ClusterNames, type NodeGroups } from './host.js';
 
 export interface NodePlace {
   cluster: ClusterState;
   node: NodeState;
+  /** For which generation of the lease this handle acts. */
+  holding: Holding;
   names: ClusterNames;
   groups: NodeGroups;
   /** Holds upper, work, merged, console.log, events, desired. */
@@ -29,6 +32,7 @@ export function nodePlace(
   return {
     cluster,
     node,
+    holding: holdingOf(stateFolder, cluster),
     names,
     groups: nodeGroups(layout, cluster.mode, names, node.name),
     folder,

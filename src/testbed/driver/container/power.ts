@@ -1,15 +1,18 @@
 /** The power of a container node: written down, done, read back from its control group, written down again. */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { throwIfAborted, waitFor, type Clock } from '../../../core/clock.js';
 import { InfrabedError, errnoOf, isInfrabedError, messageOf } from '../../../core/errors.js';
 import { lastLines } from '../../../core/exec.js';
+import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { Power, PowerState } from '../driver.js';
-import { emptyGroup, isPopulated, removeGroup } from './cgroup.js';
-import { readClusterState } from './cluster-state.js';
+import { isPopulated } from './cgroup.js';
+import { act, fencedOff, stillHolds } from './fence.js';
 import { fileTail, findInit, type NodePlace } from './node.js';
-import type { Supervisor } from './supervisor.js';
+import { powerLogPath } from './power-log.js';
+import { cleanEnvironment, type Supervisor } from './supervisor.js';
 
 /** Number of SIGRTMIN+4 with glibc: systemd's "power off in an orderly way" (systemd(1), SIGNALS). */
 const powerOffSignal = 34 + 4;
@@ -74,9 +77,10 @@ export class ContainerPower implements Power {
   ): Promise<void> {
     const turn = this.queue.then(async () => {
       throwIfAborted(signal);
-      await this.checkFence();
+      failpoint(`container.${kind}.before-check`);
       const startMs = this.clock.now();
       await this.write(kind, { state: 'begin', before: await this.state() });
+      failpoint(`container.${kind}.intent`);
       try {
         await work();
         await this.readBack(wanted);
@@ -85,6 +89,7 @@ export class ContainerPower implements Power {
         throw error;
       }
       await this.write(kind, { state: 'verified', after: wanted, durationMs: this.clock.now() - startMs });
+      failpoint(`container.${kind}.verified`);
     });
     this.queue = turn.catch(() => undefined);
     return turn;
@@ -93,17 +98,6 @@ export class ContainerPower implements Power {
   private async write(kind: string, payload: Record<string, unknown>): Promise<void> {
     this.journal.record({ kind, actor: 'controller', node: this.place.node.name, payload });
     await this.journal.flush();
-  }
-
-  /** @throws InfrabedError IB_LEASE_CONFLICT if the nodes belong to another generation of the lease by now. */
-  private async checkFence(): Promise<void> {
-    const { id, generation } = this.place.cluster;
-    const now = await readClusterState(this.stateFolder, id);
-    if (now.generation === generation) return;
-    throw new InfrabedError(
-      'IB_LEASE_CONFLICT',
-      `Cluster ${id} belongs to generation ${String(now.generation)} of its lease, not to ${String(generation)}.`,
-    );
   }
 
   private async readBack(wanted: PowerState): Promise<void> {
@@ -119,9 +113,8 @@ export class ContainerPower implements Power {
   }
 
   private async switchOn(signal?: AbortSignal): Promise<void> {
-    await this.desire('on');
+    await this.byChild('on');
     if ((await findInit(this.place.groups)) !== undefined) return;
-    if (!(await this.supervisor.isPresent(this.place))) await this.supervisor.start(this.place);
     const startMs = this.clock.now();
     await waitFor(
       `${this.place.node.name} to start its init`,
@@ -130,6 +123,7 @@ export class ContainerPower implements Power {
         // The first moments belong to the shell that has yet to enter its control group.
         const isLate = this.clock.now() - startMs > 3000;
         if (!isLate || (await this.supervisor.isPresent(this.place))) return undefined;
+        if (!(await stillHolds(this.place.holding))) throw fencedOff(this.place.holding);
         throw new InfrabedError(
           'IB_POWER',
           `${this.place.node.name} did not start: ${await this.consoleEnd()}`,
@@ -143,23 +137,19 @@ export class ContainerPower implements Power {
   }
 
   private async switchOff(): Promise<void> {
-    await this.desire('off');
-    await emptyGroup(this.place.groups.unified);
-    await this.supervisor.settle(this.place);
-    await this.removeGroups();
+    await this.byChild('off');
   }
 
   private async askOff(signal?: AbortSignal): Promise<void> {
-    await this.desire('off');
-    if ((await findInit(this.place.groups)) === undefined) return this.switchOff();
-    let askAgainMs = 0;
+    if (!(await this.signalInit(true))) return this.switchOff();
+    let askAgainMs = this.clock.now() + askIntervalMs;
     await waitFor(
       `${this.place.node.name} to shut down`,
       async () => {
         if ((await this.state()) === 'off') return true;
         // An init that is still starting, or re-executing itself, does not hear the signal: so it is repeated.
         if (this.clock.now() >= askAgainMs) {
-          await this.signalInit(powerOffSignal);
+          await this.signalInit(false);
           askAgainMs = this.clock.now() + askIntervalMs;
         }
         return undefined;
@@ -171,30 +161,37 @@ export class ContainerPower implements Power {
         ...(signal ? { signal } : {}),
       },
     );
-    await this.supervisor.settle(this.place);
-    await this.removeGroups();
+    await this.byChild('tidy');
   }
 
-  private async signalInit(number: number): Promise<void> {
-    const init = await findInit(this.place.groups);
-    if (init === undefined) return;
-    try {
-      process.kill(init.pid, number);
-    } catch (error) {
-      // It ended since it was found.
-      if (errnoOf(error) !== 'ESRCH') throw error;
-    }
+  /** False if there was no init that could be asked. */
+  private async signalInit(isFirst: boolean): Promise<boolean> {
+    const result = await this.byChild('ask-off', { signal: powerOffSignal, isFirst });
+    return askedSchema.parse(result).acted;
   }
 
-  private async removeGroups(): Promise<void> {
-    for (const group of this.place.groups.all) await removeGroup(group);
-  }
-
-  /** Kept beside the node, so that a witness can tell a node that was switched off from one that went. */
-  private desire(state: 'on' | 'off'): Promise<void> {
-    return writeFile(join(this.place.folder, 'desired'), `${state}\n`);
+  /** One act by a child, under the fence. */
+  private byChild(
+    verb: 'on' | 'off' | 'ask-off' | 'tidy',
+    more: Record<string, unknown> = {},
+  ): Promise<unknown> {
+    const { node, folder, groups, consolePath, holding } = this.place;
+    return act(holding, verb, {
+      node: node.name,
+      folder,
+      console: consolePath,
+      log: powerLogPath(this.stateFolder),
+      group: groups.unified,
+      groups: groups.all,
+      root: groups.root,
+      env: cleanEnvironment,
+      ...this.supervisor.launch(this.place),
+      ...more,
+    });
   }
 }
+
+const askedSchema = z.object({ acted: z.boolean() });
 
 /** What the controller last asked of the node's power. */
 export async function desiredPower(folder: string): Promise<'on' | 'off'> {

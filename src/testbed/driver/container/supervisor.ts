@@ -1,10 +1,10 @@
-/** Starts what keeps a node powered on: our own small supervisor, or a transient unit of the host's systemd. */
-import { open, readFile } from 'node:fs/promises';
+/** What keeps a node powered on: our own small supervisor, or a transient unit of the host's systemd. */
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { InfrabedError, errnoOf } from '../../../core/errors.js';
-import { run, start } from '../../../core/exec.js';
+import { errnoOf } from '../../../core/errors.js';
+import { run } from '../../../core/exec.js';
 import { asset } from '../../../core/paths.js';
-import { isPopulated, limitProcesses } from './cgroup.js';
+import { isPopulated } from './cgroup.js';
 import { slice } from './host.js';
 import type { NodePlace } from './node.js';
 
@@ -17,12 +17,10 @@ export interface Ending {
 }
 
 export interface Supervisor {
-  /** Lets the node boot; ends when the supervisor was started, not when the node runs. */
-  start(place: NodePlace): Promise<void>;
+  /** What node_power.py starts: in the unit of that name, or by itself. */
+  launch(place: NodePlace): { unit: string | null; argv: string[] };
   /** True while the supervisor is there or about to come back, as it is between two boots. */
   isPresent(place: NodePlace): Promise<boolean>;
-  /** After the node was killed: nothing may start it again. */
-  settle(place: NodePlace): Promise<void>;
   ending(place: NodePlace): Promise<Ending>;
 }
 
@@ -53,53 +51,24 @@ function bootArgv(place: NodePlace): string[] {
 export function ownSupervisorArgv(place: NodePlace): string[] {
   const groups = place.groups.all.join(':');
   return [
-    '/bin/sh',
-    script('node-enter.sh'),
-    groups,
     ...mountsArgv(place),
     script('node-supervisor.sh'),
     place.folder,
-    String(place.cluster.generation),
+    place.holding.fence,
     groups,
     ...bootArgv(place).slice(1),
   ];
 }
 
 /** The environment of everything that runs on behalf of a node: nothing of the controller's own. */
-const cleanEnvironment = {
+export const cleanEnvironment = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
   LC_ALL: 'C.UTF-8',
 };
 
 export const ownSupervisor: Supervisor = {
-  async start(place) {
-    await limitProcesses(place.groups.all, place.groups.root);
-    const console = await open(place.consolePath, 'a', 0o600);
-    try {
-      const [program = '', ...args] = ownSupervisorArgv(place);
-      const child = start(program, args, {
-        detached: true,
-        env: cleanEnvironment,
-        cwd: '/',
-        stdio: ['ignore', console.fd, console.fd],
-      });
-      await new Promise<void>((resolve, reject) => {
-        child.once('spawn', () => resolve());
-        child.once('error', (cause) =>
-          reject(
-            new InfrabedError('IB_POWER', `The supervisor of ${place.node.name} could not be started.`, {
-              cause,
-            }),
-          ),
-        );
-      });
-      child.unref();
-    } finally {
-      await console.close();
-    }
-  },
+  launch: (place) => ({ unit: null, argv: ownSupervisorArgv(place) }),
   isPresent: (place) => isPopulated(place.groups.unified),
-  settle: () => Promise.resolve(),
   ending: async (place) => endingOf(await lastEvent(place)),
 };
 
@@ -183,20 +152,11 @@ async function unitState(place: NodePlace): Promise<Map<string, string>> {
 }
 
 export const systemdSupervisor: Supervisor = {
-  async start(place) {
-    // What is left of an earlier run of the unit would keep its name.
-    await run('systemctl', ['reset-failed', unitName(place)], { allowFailure: true });
-    const [program = '', ...args] = systemdRunArgv(place);
-    await run(program, args, { timeoutMs: 60_000 });
-  },
+  launch: (place) => ({ unit: unitName(place), argv: systemdRunArgv(place) }),
   async isPresent(place) {
     if (await isPopulated(place.groups.unified)) return true;
     const state = (await unitState(place)).get('ActiveState');
     return state === 'active' || state === 'activating' || state === 'reloading' || state === 'deactivating';
-  },
-  async settle(place) {
-    await run('systemctl', ['stop', unitName(place)], { allowFailure: true, timeoutMs: 60_000 });
-    await run('systemctl', ['reset-failed', unitName(place)], { allowFailure: true });
   },
   async ending(place) {
     const state = await unitState(place);

@@ -15,6 +15,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fence  # noqa: E402
 import mounts  # noqa: E402
 import pristine  # noqa: E402
 
@@ -197,6 +198,8 @@ def main():
     # Whoever wants the command ended is heard once it runs, in its group.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     signal.signal(signal.SIGTERM, stop)
+    # Held until this process ends, and by nothing that it starts on the node.
+    request["lock"] = fence.Fence(request["fence"], request["mark"]).enter(request["generation"])
     is_pristine = request["isPristine"]
     namespaces, mountinfo = open_namespaces(request["pid"], request["startTicks"])
     root = pristine.make_root(request, namespaces, mountinfo) if is_pristine else None
@@ -217,6 +220,8 @@ def tell():
         result = main()
     except NodeOff:
         result = {"error": "the node has no running init", "isOff": True}
+    except fence.FencedOff as error:
+        result = {"error": str(error), "isOff": False, "isFenced": True}
     except OSError as error:
         result = {"error": error.strerror or str(error), "errno": error.errno or 0, "isOff": False}
     os.write(RESULT, json.dumps(result).encode())

@@ -6,8 +6,10 @@ import { z } from 'zod';
 import { throwIfAborted, type Clock } from '../../../core/clock.js';
 import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.js';
 import { lastLines, start } from '../../../core/exec.js';
+import { failpoint } from '../../../core/failpoint.js';
 import { asset } from '../../../core/paths.js';
 import type { CommandResult, NodeCommand, Power, Testimony, Witness } from '../driver.js';
+import { fencedOff, markedEnvironment, stillHolds } from './fence.js';
 import { fileTail, findInit, type NodePlace, type ProcessIdentity } from './node.js';
 import { desiredPower } from './power.js';
 import { networkFault } from './network.js';
@@ -75,7 +77,12 @@ async function infrastructureFault(
 }
 
 const resultSchema = z.union([
-  z.object({ error: z.string(), isOff: z.boolean(), errno: z.number().default(0) }),
+  z.object({
+    error: z.string(),
+    isOff: z.boolean(),
+    isFenced: z.boolean().default(false),
+    errno: z.number().default(0),
+  }),
   z.object({ exitCode: z.number().optional(), signal: z.string().optional(), timedOut: z.boolean() }),
 ]);
 
@@ -96,10 +103,19 @@ async function execIn(
   clock: Clock,
 ): Promise<CommandResult> {
   throwIfAborted(command.signal);
+  failpoint('container.exec.before-check');
   const init = await findInit(place.groups);
-  if (init === undefined) throw nodeOff(place);
+  if (init === undefined) throw (await stillHolds(place.holding)) ? nodeOff(place) : fencedOff(place.holding);
+  failpoint('container.exec.checked');
   const startMs = clock.now();
-  const finished = await runWitness(request(place, init, command, isPristine), command);
+  const group = join(
+    place.groups.unified,
+    `${isPristine ? 'witness' : 'setup'}-${randomBytes(4).toString('hex')}`,
+  );
+  // The group is told beside the mark, so that a take-over ends what the command started, too.
+  const env = { ...process.env, ...markedEnvironment(place.holding), INFRABED_GROUP: group };
+  const finished = await runWitness(request(place, init, command, isPristine, group), command, env);
+  failpoint('container.exec.done');
   const common = {
     stdout: finished.stdout.text(),
     stderr: finished.stderr.text(),
@@ -107,8 +123,10 @@ async function execIn(
     durationMs: clock.now() - startMs,
   };
   throwIfAborted(command.signal);
+  if (finished.result === '' && !(await stillHolds(place.holding))) throw fencedOff(place.holding);
   const result = parseResult(finished.result, place, common.stderr);
   if ('error' in result) {
+    if (result.isFenced) throw fencedOff(place.holding, result.error);
     if (result.isOff) throw nodeOff(place);
     // Status 127 is what a shell gives for a program that is not there, 126 for one that it may not run.
     if (result.errno === 2)
@@ -153,16 +171,19 @@ function request(
   init: ProcessIdentity,
   command: NodeCommand,
   isPristine: boolean,
+  group: string,
 ): unknown {
-  const kind = isPristine ? 'witness' : 'setup';
   return {
     ...init,
+    fence: place.holding.fence,
+    mark: place.holding.mark,
+    generation: place.holding.generation,
     isPristine,
     base: place.cluster.uidBase,
     idmapped: place.cluster.mapping === 'idmapped',
     lowers: place.cluster.lowers,
     scratch: join(place.folder, 'witness'),
-    group: join(place.groups.unified, `${kind}-${randomBytes(4).toString('hex')}`),
+    group,
     argv: command.argv,
     env: { ...environment, ...(isPristine ? pristineEnvironment : { HOME: '/root' }), ...command.env },
     timeoutMs: command.timeoutMs ?? defaultTimeoutMs,
@@ -197,10 +218,11 @@ const drainMs = 250;
 async function runWitness(
   body: unknown,
   command: NodeCommand,
+  env: NodeJS.ProcessEnv,
 ): Promise<{ result: string; stdout: Capture; stderr: Capture }> {
   const script = asset('src/testbed/driver/container/witness.py');
   const stdio = ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'] as const;
-  const child = start('/usr/bin/python3', ['-I', '-S', script], { stdio: [...stdio], cwd: '/' });
+  const child = start('/usr/bin/python3', ['-I', '-S', script], { stdio: [...stdio], cwd: '/', env });
   const maxBytes = command.maxOutputBytes ?? defaultMaxOutputBytes;
   const stdout = new Capture(child.stdout, maxBytes);
   const stderr = new Capture(child.stderr, maxBytes);
