@@ -5,6 +5,8 @@ import { shortened } from './tables.js';
 
 export interface CalendarBooking {
   lease: string;
+  owner: string;
+  purpose: string;
   startMs: number;
   endMs: number;
   /** End of the cleaning gap. */
@@ -16,19 +18,6 @@ export interface CalendarNode {
   /** State in the life cycle. */
   state: string;
   bookings: readonly CalendarBooking[];
-}
-
-export interface CalendarLease {
-  id: string;
-  owner: string;
-  purpose: string;
-  startMs: number;
-  endMs: number;
-}
-
-export interface Calendar {
-  nodes: readonly CalendarNode[];
-  leases: readonly CalendarLease[];
 }
 
 export interface PageOptions {
@@ -53,19 +42,20 @@ interface Cell {
 
 interface Mark {
   letter: string;
-  lease: CalendarLease;
+  /** One of its bookings: all begin and end together. */
+  booking: CalendarBooking;
 }
 
 /** The lines of the page. */
-export function calendarPage(calendar: Calendar, options: PageOptions): string[] {
-  const labels = calendar.nodes.map(({ name }) => name);
+export function calendarPage(nodes: readonly CalendarNode[], options: PageOptions): string[] {
+  const labels = nodes.map(({ name }) => name);
   const sites = new Set(labels.map((name) => name.split('/')[0]));
   const short = (name: string): string => (sites.size === 1 ? name.slice(name.indexOf('/') + 1) : name);
   const labelWidth = Math.max(...labels.map((name) => short(name).length), 3) + 1;
   const perDay = cellsThatFit(options, labelWidth);
   const days = daysOf(options, perDay);
-  const marks = markLeases(calendar, days);
-  const rows = calendar.nodes.map((node) => {
+  const marks = markLeases(nodes, days);
+  const rows = nodes.map((node) => {
     const cells = days.map((day) => day.map((cell) => cellText(node, cell, marks, options.nowMs)).join(''));
     return `${short(node.name).padEnd(labelWidth)}${cells.join('│')}`;
   });
@@ -99,17 +89,15 @@ function daysOf({ fromMs, days }: PageOptions, perDay: number): Cell[][] {
   );
 }
 
-function markLeases({ nodes, leases }: Calendar, days: readonly Cell[][]): Map<string, Mark> {
+function markLeases(nodes: readonly CalendarNode[], days: readonly Cell[][]): Map<string, Mark> {
   const from = days[0]?.[0]?.startMs ?? 0;
   const to = days.at(-1)?.at(-1)?.endMs ?? 0;
   const present = nodes
     .flatMap(({ bookings }) => bookings)
     .filter(({ startMs, endMs }) => startMs < to && endMs > from);
-  const ids = new Set(present.map(({ lease }) => lease));
-  const shown = leases
-    .filter(({ id }) => ids.has(id))
-    .sort((a, b) => a.startMs - b.startMs || (a.id < b.id ? -1 : 1));
-  return new Map(shown.map((lease, index) => [lease.id, { letter: letters[index] ?? '#', lease }]));
+  const leases = [...new Map(present.map((booking) => [booking.lease, booking])).values()];
+  leases.sort((a, b) => a.startMs - b.startMs || (a.lease < b.lease ? -1 : 1));
+  return new Map(leases.map((booking, index) => [booking.lease, { letter: letters[index] ?? '#', booking }]));
 }
 
 function cellText(
@@ -185,12 +173,12 @@ function legend(
   const cells = rows.map((row) => row.slice(labelWidth)).join('');
   const lines: string[] = [];
   const named = [...marks.values()].filter(({ letter }) => letter !== '#');
-  const shown = named.map(({ letter, lease }) => [
+  const shown = named.map(({ letter, booking }) => [
     letter,
-    lease.id,
-    shortened(printable(lease.owner), 12),
-    `${formatShort(lease.startMs, nowMs)} - ${formatShort(lease.endMs, nowMs)}`,
-    printable(lease.purpose),
+    booking.lease,
+    shortened(printable(booking.owner), 12),
+    `${formatShort(booking.startMs, nowMs)} - ${formatShort(booking.endMs, nowMs)}`,
+    printable(booking.purpose),
   ]);
   const widths = [0, 1, 2, 3].map((column) => Math.max(0, ...shown.map((row) => (row[column] ?? '').length)));
   for (const row of shown) {
