@@ -1,7 +1,7 @@
 /** What a command that changes something needs: store, backend, site key, and the recovery of what died before it. */
-import { userInfo } from 'node:os';
 import { systemClock } from '../core/clock.js';
 import { stateDir } from '../core/paths.js';
+import { loadSettings } from '../core/settings.js';
 import { loadSiteKey } from '../record/ledger/site-key.js';
 import { registerController, unregisterController } from '../record/store/controllers.js';
 import { openStore } from '../record/store/store.js';
@@ -11,6 +11,7 @@ import { assertRecovered, describeRecovery, recover } from '../trial/run/recover
 import type { Recovery, RecoveryOptions } from '../trial/run/recover.js';
 import type { TrialEnvironment } from '../trial/run/trial.js';
 import type { Face } from './command.js';
+import { localActor } from './perform.js';
 import { version } from './version.js';
 
 export interface Controller {
@@ -26,6 +27,7 @@ export async function recoverState(): Promise<{ grounds: RecoveryOptions; recove
     const grounds: RecoveryOptions = {
       stateDir: dir,
       store,
+      settings: await loadSettings(dir),
       siteKey: await loadSiteKey(dir),
       backend: backends.container({ stateDir: dir, clock: systemClock }),
       clock: systemClock,
@@ -47,6 +49,7 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
     assertRecovered(recovery);
     const controller = await registerController(store, systemClock);
     const held = new Set<string>();
+    const actor = localActor();
     face.onSecondInterrupt(() => [...held]);
     return {
       environment: {
@@ -54,7 +57,8 @@ export async function openController(face: Face, checkers: CheckerMap): Promise<
         controller,
         checkers,
         io: face.io,
-        owner: userInfo().username,
+        owner: actor.name,
+        actor,
         held,
       },
       async close() {

@@ -1,7 +1,7 @@
 /** The desk of a command on this machine: the state folder, opened for one operation. */
 import { systemClock } from '../core/clock.js';
 import { stateDir } from '../core/paths.js';
-import { loadSettings } from '../core/settings.js';
+import { loadSettings, type Settings } from '../core/settings.js';
 import { loadSiteKey } from '../record/ledger/site-key.js';
 import { registerController, unregisterController } from '../record/store/controllers.js';
 import { openStore, type Store } from '../record/store/store.js';
@@ -34,7 +34,7 @@ export async function openDesk(
   let recovery: Promise<Recovery> | undefined;
   let controller: Promise<string> | undefined;
   const recovered = (): Promise<Recovery> =>
-    (recovery ??= recoverHere(face, { stateDir: dir, store, backend }));
+    (recovery ??= recoverHere(face, { stateDir: dir, settings, store, backend }));
   const desk: Desk = {
     store,
     stateDir: dir,
@@ -67,7 +67,7 @@ export async function openDesk(
 
 async function recoverHere(
   face: Face,
-  grounds: { stateDir: string; store: Store; backend: Backend },
+  grounds: { stateDir: string; settings: Settings; store: Store; backend: Backend },
 ): Promise<Recovery> {
   const siteKey = await loadSiteKey(grounds.stateDir);
   const recovery = await recover({ ...grounds, siteKey, clock: systemClock, version: version() });

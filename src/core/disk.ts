@@ -1,6 +1,6 @@
 /** Files that are either wholly there or not at all, and what to say when the disk refuses. */
 import { randomBytes } from 'node:crypto';
-import { open, rename, rm } from 'node:fs/promises';
+import { link, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errnoOf, InfrabedError, isInfrabedError, messageOf } from './errors.js';
 
@@ -33,6 +33,29 @@ export async function writeFileAtomic(
   content: string | Uint8Array,
   mode = 0o644,
 ): Promise<void> {
+  await writeBeside(path, content, mode, (temporary) => rename(temporary, path));
+}
+
+/**
+ * The same for a file that is written once and never replaced: of two processes that think it is theirs, one gets it.
+ * @throws InfrabedError IB_STATE_DIR where it is there already, IB_DISK_FULL.
+ */
+export async function writeFileOnce(path: string, content: string | Uint8Array, mode = 0o644): Promise<void> {
+  await writeBeside(path, content, mode, async (temporary) => {
+    await link(temporary, path);
+    await rm(temporary);
+  });
+}
+
+/** How a file is called until it is whole. */
+export const temporaryName = /\.[0-9a-f]{8}\.tmp$/;
+
+async function writeBeside(
+  path: string,
+  content: string | Uint8Array,
+  mode: number,
+  place: (temporary: string) => Promise<void>,
+): Promise<void> {
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`;
   try {
     const handle = await open(temporary, 'wx', mode);
@@ -42,7 +65,7 @@ export async function writeFileAtomic(
     } finally {
       await handle.close();
     }
-    await rename(temporary, path);
+    await place(temporary);
     await syncFolder(dirname(path));
   } catch (error) {
     // What cannot be removed either is a lesser evil than hiding the first error.

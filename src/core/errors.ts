@@ -58,6 +58,10 @@ export const errorCatalogue = {
 
 export type ErrorCode = keyof typeof errorCatalogue;
 
+export function isErrorCode(text: string): text is ErrorCode {
+  return Object.hasOwn(errorCatalogue, text);
+}
+
 export interface ErrorOptions {
   /** What the person can do about it: one imperative sentence. */
   hint?: string;

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { systemClock } from '../../src/core/clock.js';
 import { silentHost } from '../../src/core/io.js';
 import { sha256 } from '../../src/core/ids.js';
+import { defaultSettings } from '../../src/core/settings.js';
 import { stateDir as defaultStateDir } from '../../src/core/paths.js';
 import { loadSiteKey } from '../../src/record/ledger/site-key.js';
 import { registerController } from '../../src/record/store/controllers.js';
@@ -38,6 +39,8 @@ export async function openEnvironment(
     siteKey: await loadSiteKey(stateDir),
     version: 'test',
     owner: 'test',
+    actor: { name: 'test', role: 'operator' },
+    settings: defaultSettings,
     held: new Set(),
   };
 }

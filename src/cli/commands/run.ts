@@ -2,18 +2,20 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InfrabedError } from '../../core/errors.js';
-import { comparisonLines, terminalReport, writeComparison } from '../../review/report/index.js';
+import { comparisonLines, writeComparison } from '../../review/report/index.js';
 import type { TrialScore } from '../../review/score/score.js';
-import { runAttempt, reportPath } from '../../study/attempt/attempt.js';
+import { runAttempt } from '../../study/attempt/attempt.js';
 import { ensureControl } from '../../study/attempt/control.js';
 import { loadAdmission } from '../../study/admission/admission-file.js';
 import { parseAgent } from '../../trial/agent/agent.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { checkers } from '../../../checkers/index.js';
 import { imageLayers } from '../../trial/run/set-up.js';
-import type { CliCommand, Face } from '../command.js';
+import type { CliCommand } from '../command.js';
 import { openController } from '../controller.js';
 import { asRoot } from '../as-root.js';
+import { goOnWithLeft } from '../go-on.js';
+import { showScore } from '../show-score.js';
 
 interface RunArguments {
   task: string;
@@ -22,6 +24,7 @@ interface RunArguments {
   keep: boolean;
   network: 'none' | 'host';
   'agent-path': string[];
+  lease: string | undefined;
   scorecard: string | undefined;
   json: boolean;
 }
@@ -54,6 +57,10 @@ export const runCommand: CliCommand<RunArguments> = {
         default: [] as string[],
         describe: "further folders that the agent's program needs, shown to it read-only",
       })
+      .option('lease', {
+        type: 'string',
+        describe: 'a lease of yours whose nodes to use, instead of a short one taken for each trial',
+      })
       .option('scorecard', {
         type: 'string',
         describe: 'write a page that sets the trials side by side to this file',
@@ -80,6 +87,7 @@ export const runCommand: CliCommand<RunArguments> = {
     const scores: TrialScore[] = [];
     try {
       const { backend } = controller.environment;
+      await goOnWithLeft(controller.environment, face);
       const imageHash = await backend.prepareImage(imageLayers(task), face.io, face.signal);
       const { admitted } = await loadAdmission(task, imageHash);
       await ensureControl(controller.environment, { task, admitted, signal: face.signal });
@@ -95,9 +103,10 @@ export const runCommand: CliCommand<RunArguments> = {
           keep: args.keep,
           agentPaths,
           signal: face.signal,
+          ...(args.lease === undefined ? {} : { lease: args.lease }),
         });
         scores.push(score);
-        show(score, args.json, face);
+        showScore(score, args.json, face);
         if (error !== undefined) face.explain(error);
       }
       if (!args.json && scores.length > 1) for (const line of comparisonLines(scores)) face.print(line);
@@ -128,25 +137,4 @@ function plan(args: Pick<RunArguments, 'agent' | 'attempts'>): { agent: string; 
   return Array.from({ length: args.attempts }, (_, index) =>
     args.agent.map((agent) => ({ agent, attempt: index + 1 })),
   ).flat();
-}
-
-const notGraded: ReadonlySet<string> = new Set(['infra_error', 'verifier_error', 'cancelled']);
-
-function show(score: TrialScore, json: boolean, face: Face): void {
-  if (notGraded.has(score.outcome)) face.exitStatus = 3;
-  if (json) {
-    face.printJson(score);
-    return;
-  }
-  if (['infra_error', 'cancelled'].includes(score.outcome)) {
-    // Of gates that were not reached there is nothing to show, and nothing is claimed.
-    face.print(`${score.task}  ${score.agent}  ${score.trial}: ${score.outcome}`);
-    face.print(`what was gathered: ${score.bundle}`);
-    face.print('');
-    return;
-  }
-  for (const line of terminalReport(score, { colour: face.interactive, columns: face.columns }))
-    face.print(line);
-  face.print(`report: ${reportPath(score.bundle)}`);
-  face.print('');
 }

@@ -12,6 +12,8 @@ export const bundleFiles = {
   ledger: 'ledger.jsonl',
   seal: 'ledger.seal.json',
   evidence: 'evidence.jsonl',
+  /** Looks of a gate that its controller did not live to finish, set aside when another made the gate again. */
+  interrupted: 'evidence-interrupted.jsonl',
   drift: 'drift.json',
   task: 'task',
   facts: 'facts',
@@ -36,7 +38,7 @@ export const evidenceSchema = z.strictObject({
   /**
    * gathered: `evidence` holds it. tampered: a program it relies on was replaced. unreachable: the node could not
    * be asked, `blame` says whose doing that is. fault: the checker itself threw.
-   * paused: not made, because the controller itself was rebooting the node.
+   * paused: not made, because the controller itself was rebooting the node, or was not there.
    */
   outcome: z.enum(['gathered', 'tampered', 'unreachable', 'fault', 'paused']),
   blame: z.enum(['node', 'infrastructure', 'unknown']).optional(),

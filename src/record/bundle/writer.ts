@@ -6,8 +6,9 @@ import { closeSync, fdatasync, fstatSync, ftruncateSync, openSync, writeSync } f
 import { cp, mkdir, open, readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { diskError, syncFolder, writeFileAtomic } from '../../core/disk.js';
+import { diskError, syncFolder, writeFileAtomic, writeFileOnce } from '../../core/disk.js';
 import { InfrabedError } from '../../core/errors.js';
+import { dropHalfFiles } from './interrupted.js';
 import { ObjectStore } from './objects.js';
 import {
   bundleFiles,
@@ -51,7 +52,8 @@ export class BundleWriter {
   }
 
   /**
-   * Goes on with the bundle of a trial whose controller was killed; half a line of evidence is dropped.
+   * Goes on with the bundle of a trial whose controller was killed; half a line of evidence and half-written files are
+   * dropped.
    * @throws InfrabedError IB_BUNDLE_INVALID when it is complete already.
    */
   static async resume(dir: string): Promise<BundleWriter> {
@@ -63,6 +65,7 @@ export class BundleWriter {
         );
       }
       await dropTornLine(join(dir, bundleFiles.evidence));
+      await dropHalfFiles(dir);
     } catch (error) {
       throw diskError(error, `go on with the bundle ${dir}`, dir);
     }
@@ -175,7 +178,7 @@ export class BundleWriter {
     const text = manifestText(manifest);
     await this.flush();
     await syncFolder(this.dir);
-    await writeFileAtomic(this.path(bundleFiles.manifest), text);
+    await writeFileOnce(this.path(bundleFiles.manifest), text);
     this.close();
   }
 

@@ -6,7 +6,7 @@ import { closeSync, fdatasync, ftruncateSync, openSync, writeSync } from 'node:f
 import { access } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { diskError, syncFolder, writeFileAtomic } from '../../core/disk.js';
+import { diskError, syncFolder, writeFileOnce } from '../../core/disk.js';
 import { InfrabedError, messageOf } from '../../core/errors.js';
 import { canonicalJson } from '../../core/ids.js';
 import type { Clock } from '../../core/clock.js';
@@ -123,7 +123,7 @@ export class LedgerWriter implements Journal {
       publicKey: key.publicKey,
     };
     const seal: Seal = { ...content, signature: signText(key, canonicalJson(content)) };
-    await writeFileAtomic(join(dirname(this.file), sealName), `${JSON.stringify(seal, null, 2)}\n`);
+    await writeFileOnce(join(dirname(this.file), sealName), `${JSON.stringify(seal, null, 2)}\n`);
     await this.close();
     return seal;
   }

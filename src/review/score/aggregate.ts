@@ -81,7 +81,7 @@ function unasked(probes: readonly Probe[]): Result {
   const why =
     probes.length === 0
       ? 'The bundle holds no evidence of this check'
-      : 'It could never be asked: the controller was rebooting the node all the while';
+      : 'It could never be asked: the controller was rebooting the node, or was away, all the while';
   return { verdict: 'error', why, evidence: null, unattributed: false };
 }
 

@@ -13,7 +13,7 @@ export interface Probe {
   probe: number;
   /** Epoch milliseconds. */
   at: number;
-  /** paused: the controller itself was rebooting the node, so it counts neither way. */
+  /** paused: the controller itself was rebooting the node, or was not there, so it counts neither way. */
   verdict: Verdict | 'paused';
   why: string;
   unattributed: boolean;
@@ -57,7 +57,7 @@ function withoutEvidence(record: EvidenceRecord): Pick<Probe, 'verdict' | 'why' 
         unattributed,
       };
     case 'paused':
-      return { verdict: 'paused', why: 'The controller was rebooting the node', unattributed };
+      return { verdict: 'paused', why: `Not asked${said}`, unattributed };
     case 'unreachable':
       if (record.blame === 'node') {
         return {

@@ -1,6 +1,7 @@
 /** The fault-free control trial, run once a task and image: what changes on the nodes by itself. */
 import { InfrabedError, messageOf } from '../../core/errors.js';
 import { readControl, writeControl } from '../../trial/drift/control.js';
+import { endTrial } from '../../trial/run/end-trial.js';
 import { runTrial } from '../../trial/run/run-trial.js';
 import { imageLayers } from '../../trial/run/set-up.js';
 import type { TrialEnvironment, TrialRequest } from '../../trial/run/trial.js';
@@ -34,15 +35,13 @@ export async function ensureControl(
     agentPaths: [],
     signal,
   });
-  await environment.store.db
-    .updateTable('trials')
-    .set({
-      state: 'ended',
-      outcome: result.ending === 'completed' ? 'control' : result.ending,
-      ended_at: clock.now(),
-    })
-    .where('id', '=', result.trial)
-    .execute();
+  const outcome = result.ending === 'completed' ? 'control' : result.ending;
+  await endTrial(
+    environment,
+    result.trial,
+    { outcome, reward: null },
+    { controller: environment.controller },
+  );
   if (result.ending !== 'completed') {
     throw result.error instanceof InfrabedError
       ? result.error

@@ -4,8 +4,17 @@ import { look, prepareChecks, type GateOptions, type PreparedCheck } from './loo
 import { OrderedWriter } from './running.js';
 
 export interface WindowOptions extends GateOptions {
+  /** The watch of a controller that died goes on here: numbers go on too, and the gap is marked as a pause. */
+  after?: WindowGap;
   /** Told once when a record could not be written: the watch is over then. `stop` throws the same. */
   onFailure?: (error: unknown) => void;
+}
+
+export interface WindowGap {
+  /** Why nobody watched: one sentence, for the record. */
+  why: string;
+  /** By check: the number of its last probe, and when that was over (epoch milliseconds). */
+  last: ReadonlyMap<string, { probe: number; endedAt: number }>;
 }
 
 export interface WindowWatch {
@@ -59,7 +68,7 @@ class Watch implements WindowWatch {
     const { clock, signal } = this.options;
     const intervalMs = prepared.check.interval_sec * 1000;
     const begun = clock.now();
-    let probe = 0;
+    let probe = await this.markGap(prepared.check.id);
     for (;;) {
       // Read before the probe: one that began after `stop` is the last.
       const last = this.ending.signal.aborted;
@@ -72,9 +81,31 @@ class Watch implements WindowWatch {
     }
   }
 
+  /** The number of the first probe; where the watch goes on, the gap before it is on record as a pause. */
+  private async markGap(check: string): Promise<number> {
+    const { after, clock } = this.options;
+    const last = after?.last.get(check);
+    if (after === undefined || last === undefined) return 0;
+    const gap: EvidenceRecord = {
+      check,
+      moment: 'window',
+      probe: last.probe + 1,
+      at: last.endedAt,
+      durationMs: Math.max(0, clock.now() - last.endedAt),
+      outcome: 'paused',
+      error: { code: 'IB_INTERRUPTED', message: after.why },
+    };
+    await this.write(gap);
+    return gap.probe + 1;
+  }
+
   private async probe(prepared: PreparedCheck, probe: number): Promise<void> {
     const record = await this.lookOrPause(prepared, probe);
     if (record === undefined) return;
+    await this.write(record);
+  }
+
+  private async write(record: EvidenceRecord): Promise<void> {
     this.written.add(Promise.resolve(record));
     await this.written.settled();
     this.written.throwIfFailed();

@@ -6,12 +6,12 @@ import type { Journal } from '../../core/journal.js';
 import { asset } from '../../core/paths.js';
 import type { Cluster } from '../../testbed/cluster/cluster.js';
 
-const snapshotSchema = z.object({
+export const unitSnapshotSchema = z.object({
   units: z.array(z.object({ Id: z.string() })),
   at: z.number(),
   uptime: z.number(),
 });
-export type UnitSnapshot = z.output<typeof snapshotSchema>;
+export type UnitSnapshot = z.output<typeof unitSnapshotSchema>;
 
 const process = z.object({ pid: z.number(), command: z.string(), cgroup: z.string().optional() });
 const closedSchema = z.object({
@@ -45,7 +45,7 @@ async function nodeUnits(cluster: Cluster, node: string, ...args: readonly strin
 
 /** Units that run on a node now. @throws InfrabedError IB_NODE_FAILED, IB_NODE_UNREACHABLE. */
 export async function snapshotUnits(cluster: Cluster, node: string): Promise<UnitSnapshot> {
-  return snapshotSchema.parse(await nodeUnits(cluster, node, 'list'));
+  return unitSnapshotSchema.parse(await nodeUnits(cluster, node, 'list'));
 }
 
 /**

@@ -11,19 +11,11 @@ import type { DriftChange } from '../drift/drift.js';
 import type { Moment } from '../gate/checker.js';
 import { runGate } from '../gate/gate.js';
 import type { GateOptions } from '../gate/look.js';
-import { rebootNodes } from '../gate/reboot.js';
+import { rebootNodes, type RebootResult } from '../gate/reboot.js';
 import { runRunningGate } from '../gate/running.js';
-import type { WindowWatch } from '../gate/window.js';
 import { effectiveChecks, rebootNodeNames } from '../task/effective-checks.js';
 import type { CheckDefinition } from '../task/schema.js';
 import { clusterOf, type Trial } from './trial.js';
-import type { Workloads } from './workload.js';
-
-/** What goes on beside the gates from before the fault until after the last of them. */
-export interface Background {
-  window: WindowWatch;
-  workloads: Workloads;
-}
 
 /** What a gate or the window is given. Facts for drift are gathered at most once a gate. */
 export function gateOptions(trial: Trial, moment: Moment): GateOptions {
@@ -105,29 +97,42 @@ export async function runningGate(trial: Trial): Promise<void> {
   );
 }
 
-export async function rebootGate(trial: Trial, background: Background): Promise<void> {
-  const { definition } = trial.request.task;
-  const { reboot } = definition.lifecycle;
-  const { environment, request, journal } = trial;
-  const nodes = rebootNodeNames(definition);
+export async function rebootGate(trial: Trial): Promise<void> {
+  const { background } = trial;
+  if (background === undefined) throw new Error('nothing watches the window');
+  const nodes = rebootNodeNames(trial.request.task.definition);
   await gate(trial, 'reboot', async (options) => {
     background.window.pause(nodes, 'the controller power-cycles nodes');
-    const rebooted = await rebootNodes({
-      cluster: clusterOf(trial),
-      nodes,
-      order: reboot.order,
-      timeoutMs: reboot.timeout_sec * 1000,
-      settleMs: reboot.settle_sec * 1000,
-      clock: environment.clock,
-      signal: request.signal,
-      onResult: ({ node, ...payload }) =>
-        journal.record({ kind: 'node.rebooted', actor: 'controller', node, payload: { ...payload } }),
-    });
+    const rebooted =
+      trial.rebooted === undefined ? await cycle(trial, nodes) : await settled(trial, trial.rebooted);
     for (const { node, outcome } of rebooted)
       if (outcome === 'booted') await background.workloads.restart(node);
     background.window.resume();
     await runGate({ ...options, moment: 'reboot', rebooted });
   });
+}
+
+async function cycle(trial: Trial, nodes: readonly string[]): Promise<RebootResult[]> {
+  const { environment, request, journal } = trial;
+  const { reboot } = request.task.definition.lifecycle;
+  return rebootNodes({
+    cluster: clusterOf(trial),
+    nodes,
+    order: reboot.order,
+    timeoutMs: reboot.timeout_sec * 1000,
+    settleMs: reboot.settle_sec * 1000,
+    clock: environment.clock,
+    signal: request.signal,
+    onResult: ({ node, ...payload }) =>
+      journal.record({ kind: 'node.rebooted', actor: 'controller', node, payload: { ...payload } }),
+  });
+}
+
+/** A controller that died had cycled the nodes; the settling time begins anew, since nobody saw how much of it is over. */
+async function settled(trial: Trial, rebooted: readonly RebootResult[]): Promise<readonly RebootResult[]> {
+  const { environment, request } = trial;
+  await environment.clock.sleep(request.task.definition.lifecycle.reboot.settle_sec * 1000, request.signal);
+  return rebooted;
 }
 
 /** Residue first; then the task's own teardown, and what is asked after it. */
@@ -144,10 +149,15 @@ export async function decommissionGate(trial: Trial): Promise<void> {
   });
 }
 
+/** Kind of the record that the task's teardown is about to run. */
+export const teardownKind = 'task.teardown';
+
 async function teardown(trial: Trial): Promise<void> {
   const path = join(trial.request.task.dir, 'environment', 'teardown.sh');
   if (!existsSync(path)) return;
   const script = await readFile(path, 'utf8');
+  // On record before it acts: a controller that goes on with the trial does not run it a second time.
+  trial.journal.record({ kind: teardownKind, actor: 'controller', node: null, payload: {} });
   for (const { name } of clusterOf(trial).nodes) {
     const result = await clusterOf(trial).setUp(name, {
       argv: ['/bin/bash', '-s'],

@@ -1,204 +1,144 @@
 /**
- * What the next start does about controllers that died: their trials end, their clusters are removed, their leases
- * are given back or, where something could not be removed, quarantined. It says what it found.
+ * What every start does first about controllers that died: trials that cannot be gone on with end, clusters that nobody
+ * answers for are removed, their leases given back or, where something could not be removed, quarantined. It says what
+ * it found. Trials that can be gone on with are left as they are to `resumeTrial`.
  */
 import { existsSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../core/clock.js';
-import { InfrabedError, isInfrabedError, messageOf } from '../../core/errors.js';
-import { redactor } from '../../core/log.js';
+import { InfrabedError, messageOf } from '../../core/errors.js';
+import { failpoint } from '../../core/failpoint.js';
 import { runtimeDir } from '../../core/paths.js';
-import { BundleWriter } from '../../record/bundle/writer.js';
-import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
-import { readLedger } from '../../record/ledger/reader.js';
-import type { SiteKey } from '../../record/ledger/site-key.js';
-import { LedgerWriter } from '../../record/ledger/writer.js';
 import { controllerIsAlive, deadControllers, unregisterController } from '../../record/store/controllers.js';
-import type { Selectable } from 'kysely';
-import type { TrialsTable } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
 import { removeStaleKeys } from '../../testbed/cluster/create.js';
-import type { Backend } from '../../testbed/driver/driver.js';
 import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
-import { abandonedLeases, quarantineLease, releaseLease } from '../../testbed/lease/lease.js';
-import { loadTask } from '../task/load.js';
+import { handle } from '../../testbed/lease/handle.js';
+import { abandonedLeases, putDownLease, quarantineLease, releaseLease } from '../../testbed/lease/lease.js';
+import type { CleanProof } from '../../testbed/node/clean-proof.js';
 import { removeEmptyRooms } from '../agent/limits.js';
-import { afterCrash } from './phases.js';
+import { closeRecord } from './close-record.js';
+import { clustersOf, forgetClusters, proofsOf, type StandingCluster } from './clusters.js';
+import { endTrial } from './end-trial.js';
+import { interruptionOf, type InterruptedTrial } from './interrupted.js';
+import { endOverdue } from './overdue.js';
+import type { Recovery, RecoveryOptions } from './recovery.js';
 
-export interface RecoveryOptions {
-  store: Store;
-  backend: Backend;
-  stateDir: string;
-  siteKey: SiteKey;
-  clock: Clock;
-  version: string;
-}
-
-export interface Recovery {
-  /** Trials that were ended here, with the phase their controller died in. */
-  trials: { trial: string; phase: string; ended: 'infra_error' | 'finish' }[];
-  removed: string[];
-  failed: string[];
-}
+export type { Recovery, RecoveryOptions } from './recovery.js';
 
 /** Takes over from dead controllers; two starts at once do it one after the other. */
 export async function recover(options: RecoveryOptions): Promise<Recovery> {
+  const recovery: Recovery = { trials: [], resumable: [], removed: [], failed: [] };
+  await endOverdue(options, recovery);
   return withClusterLock(options.stateDir, async () => {
-    const recovery: Recovery = { trials: [], removed: [], failed: [] };
-    const dead = await deadControllers(options.store);
-    for (const trial of await abandonedTrials(options.store)) await endTrial(trial, options, recovery);
-    await removeClusters(options, recovery);
-    await endLeases(options, recovery);
+    const dead = await deadControllers(options.store, options.clock);
+    for (const trial of await abandonedTrials(options)) await decide(trial, options, recovery);
+    // What still runs is either a living controller's or can be gone on with: its nodes are not ours to touch.
+    const spared = await leasesInUse(options.store);
+    const gone = await removeClusters(spared, options, recovery);
+    await endLeases(spared, gone, options, recovery);
     await removeFolders(options, recovery);
     for (const id of dead) await unregisterController(options.store, id);
     return recovery;
   });
 }
 
-async function abandonedTrials(store: Store): Promise<Selectable<TrialsTable>[]> {
+/** Trials that nobody who lives has in hand. */
+export async function abandonedTrials({
+  store,
+  clock,
+}: Pick<RecoveryOptions, 'store' | 'clock'>): Promise<InterruptedTrial[]> {
   const running = await store.db.selectFrom('trials').selectAll().where('state', '=', 'running').execute();
-  const alive = await Promise.all(running.map((trial) => controllerIsAlive(store, trial.controller)));
+  const alive = await Promise.all(running.map((trial) => controllerIsAlive(store, trial.controller, clock)));
   return running.filter((_trial, index) => !alive[index]);
 }
 
-async function endTrial(
-  trial: Selectable<TrialsTable>,
-  options: RecoveryOptions,
-  recovery: Recovery,
-): Promise<void> {
-  const { store, clock } = options;
-  const last = await store.db
-    .selectFrom('phases')
-    .select('phase')
-    .where('trial', '=', trial.id)
-    .orderBy('id', 'desc')
-    .executeTakeFirst();
-  const phase = last?.phase ?? 'lease';
-  const ended = afterCrash(last?.phase);
+async function decide(trial: InterruptedTrial, options: RecoveryOptions, recovery: Recovery): Promise<void> {
+  const { phase, what } = await interruptionOf(options.store, trial);
+  if (what === 'resume' && (await leaseLasts(trial, options))) {
+    recovery.resumable.push({ trial: trial.id, phase });
+    return;
+  }
+  const ended = what === 'finish' ? 'finish' : 'infra_error';
   recovery.trials.push({ trial: trial.id, phase, ended });
-  if (ended === 'infra_error') {
-    try {
-      await closeRecord(trial, phase, options);
-    } catch (error) {
-      recovery.failed.push(`The record of ${trial.id} could not be closed: ${messageOf(error)}`);
-    }
-  }
-  // A sealed bundle that was never graded keeps its outcome open: "infrabed trial regrade" concludes from it.
-  await store.db
-    .updateTable('trials')
-    .set({
-      state: 'ended',
-      ended_at: clock.now(),
-      ...(ended === 'infra_error' ? { outcome: 'infra_error', reward: 0 } : {}),
-    })
-    .where('id', '=', trial.id)
-    .execute();
-}
-
-/** Ledger and bundle of an interrupted trial end with a record that says so, sealed by the same key. */
-async function closeRecord(
-  trial: Selectable<TrialsTable>,
-  phase: string,
-  options: RecoveryOptions,
-): Promise<void> {
-  const { clock, siteKey } = options;
-  if (!existsSync(trial.bundle) || existsSync(join(trial.bundle, bundleFiles.manifest))) return;
-  const ledgerFile = join(trial.bundle, bundleFiles.ledger);
-  if (!existsSync(join(trial.bundle, bundleFiles.seal))) {
-    const ledger = await LedgerWriter.open(ledgerFile, { trial: trial.id, clock, redactor });
-    ledger.record({ kind: 'trial.interrupted', actor: 'controller', node: null, payload: { phase } });
-    ledger.record({ kind: 'trial.end', actor: 'controller', node: null, payload: { ending: 'infra_error' } });
-    await ledger.seal(siteKey);
-    await ledger.close();
-  }
-  const bundle = await BundleWriter.resume(trial.bundle);
-  await bundle.finish(await interruptedManifest(trial, phase, options));
-}
-
-async function interruptedManifest(
-  trial: Selectable<TrialsTable>,
-  phase: string,
-  options: RecoveryOptions,
-): Promise<Manifest> {
-  return {
-    version: bundleVersion,
-    infrabed: options.version,
-    trial: trial.id,
-    task: { name: trial.task, hash: await bundledTaskHash(trial), admitted: false },
-    agent: trial.agent,
-    agentKind: trial.agent.split(':')[0] ?? trial.agent,
-    attempt: trial.attempt,
-    startedAt: trial.started_at,
-    endedAt: options.clock.now(),
-    backend: options.backend.name,
-    imageHash: '',
-    network: await bundledNetwork(trial),
-    nonce: '',
-    nodes: [],
-    ending: 'infra_error',
-    error: { code: 'IB_INTERRUPTED', message: `The controller died in the phase ${phase}.` },
-    timedOut: false,
-    agentExit: null,
-    coverage: [`The controller died in the phase ${phase}; nothing after that is on record.`],
-    timings: {},
-    gateSeconds: {},
-    versions: { node: process.version },
-  };
-}
-
-/** What the ledger's first record says; without one nothing had begun, and no agent had any network. */
-async function bundledNetwork(trial: Selectable<TrialsTable>): Promise<Manifest['network']> {
-  for await (const { kind, payload } of readLedger(join(trial.bundle, bundleFiles.ledger))) {
-    if (kind === 'trial.begin') return payload['network'] === 'host' ? 'host' : 'none';
-  }
-  return 'none';
-}
-
-async function bundledTaskHash(trial: Selectable<TrialsTable>): Promise<string> {
+  const error = { code: 'IB_INTERRUPTED', message: `The controller died in the phase ${phase}.` };
   try {
-    return (await loadTask(join(trial.bundle, bundleFiles.task))).hash;
-  } catch (error) {
-    // Killed while the package was being copied: the bundle has no whole task, and says so by an empty hash.
-    if (isInfrabedError(error)) return '';
-    throw error;
+    await closeRecord(
+      trial,
+      { ending: 'infra_error', error },
+      { ...options, backendName: options.backend.name },
+    );
+  } catch (failure) {
+    recovery.failed.push(`The record of ${trial.id} could not be closed: ${messageOf(failure)}`);
   }
+  failpoint('recover.record');
+  // A sealed bundle that was never graded keeps its outcome open: whoever resumes concludes from it.
+  await endTrial(options, trial.id, ended === 'finish' ? null : { outcome: 'infra_error', reward: 0 });
+}
+
+/** Past its end a lease's nodes are somebody else's: nothing is gone on with on them. */
+async function leaseLasts({ lease }: InterruptedTrial, { store, clock }: RecoveryOptions): Promise<boolean> {
+  const row = await store.db
+    .selectFrom('leases')
+    .select(['state', 'ends_at'])
+    .where('id', '=', lease ?? '')
+    .executeTakeFirst();
+  return row?.state === 'active' && clock.now() < row.ends_at;
+}
+
+async function leasesInUse(store: Store): Promise<Set<string>> {
+  const rows = await store.db.selectFrom('trials').select('lease').where('state', '=', 'running').execute();
+  return new Set(rows.flatMap(({ lease }) => (lease === null ? [] : [lease])));
 }
 
 async function removeClusters(
-  { store, backend, stateDir }: RecoveryOptions,
+  spared: ReadonlySet<string>,
+  { store, backend, stateDir, clock }: RecoveryOptions,
   recovery: Recovery,
-): Promise<void> {
-  const rows = await store.db
-    .selectFrom('clusters')
-    .innerJoin('leases', 'leases.id', 'clusters.lease')
-    .select(['clusters.id', 'clusters.kept', 'leases.controller'])
-    .execute();
+): Promise<StandingCluster[]> {
+  const clusters = await clustersOf(store);
   const keep = new Set<string>();
-  for (const row of rows) {
-    if (row.kept === 1 || (await controllerIsAlive(store, row.controller))) keep.add(row.id);
+  for (const { id, lease, isKept, controller } of clusters) {
+    const isInUse = spared.has(lease) || (await controllerIsAlive(store, controller, clock));
+    if (isKept || isInUse) keep.add(id);
   }
   const report = await backend.sweep(keep);
+  failpoint('recover.swept');
   recovery.removed.push(...report.removed);
   recovery.failed.push(...report.failed);
-  if (report.failed.length > 0) return;
   for (const id of await removeStaleKeys(stateDir, keep)) recovery.removed.push(`Key of the cluster ${id}.`);
-  const gone = rows.map((row) => row.id).filter((id) => !keep.has(id));
-  if (gone.length > 0) await store.db.deleteFrom('clusters').where('id', 'in', gone).execute();
+  return clusters.filter(({ id }) => !keep.has(id));
 }
 
-async function endLeases({ store }: RecoveryOptions, recovery: Recovery): Promise<void> {
-  for (const lease of await abandonedLeases(store)) {
-    if (recovery.failed.length === 0) {
-      await releaseLease(store, lease);
-      recovery.removed.push(`Lease ${lease.id} (${lease.purpose}).`);
-    } else {
-      const message = `What ran under the lease ${lease.id} could not be removed.`;
-      await store.db.deleteFrom('clusters').where('lease', '=', lease.id).execute();
-      await quarantineLease(store, lease, { code: 'leftovers', message });
+async function endLeases(
+  spared: ReadonlySet<string>,
+  gone: readonly StandingCluster[],
+  options: RecoveryOptions,
+  recovery: Recovery,
+): Promise<void> {
+  const { store, backend, clock } = options;
+  for (const lease of await abandonedLeases(store, clock)) {
+    if (spared.has(lease.id)) continue;
+    const clusters = gone.filter((cluster) => cluster.lease === lease.id);
+    let clean: Map<string, CleanProof>;
+    try {
+      clean = await proofsOf(clusters, backend);
+    } catch (error) {
+      const message = `What ran under the lease ${lease.id} could not be removed: ${messageOf(error)}`;
+      await forgetClusters(store, clusters);
+      await quarantineLease(store, lease, { code: 'leftovers', message }, { clock });
       recovery.failed.push(`${message} Its nodes are quarantined.`);
+      continue;
     }
+    await forgetClusters(store, clusters);
+    if (lease.own === 1) await releaseLease(store, lease, { clean, clock });
+    else await putDownLease(store, handle(lease, []), clean, { clock });
+    recovery.removed.push(
+      lease.own === 1 ? `Lease ${lease.id} (${lease.purpose}).` : `What stood on the lease ${lease.id}.`,
+    );
   }
+  // Of a lease that had ended already: only the row was left.
+  await forgetClusters(store, gone);
 }
 
 /** Work folders, sockets and control groups of trials that run no more, and work folders of clusters that are gone. */
@@ -234,14 +174,26 @@ async function namesIn(folder: string): Promise<string[]> {
 /** What recovery found, one sentence a line; empty when there was nothing. */
 export function describeRecovery(recovery: Recovery): string[] {
   return [
-    ...recovery.trials.map(({ trial, phase, ended }) =>
-      ended === 'finish'
-        ? `The controller of ${trial} died in the phase ${phase}, after its bundle was sealed: cleaned up. "infrabed trial regrade ${trial}" grades it.`
-        : `The controller of ${trial} died in the phase ${phase}: the trial ended as infra_error.`,
+    ...recovery.resumable.map(
+      ({ trial, phase }) =>
+        `The controller of ${trial} died in the phase ${phase}: "infrabed resume" goes on with it.`,
     ),
+    ...recovery.trials.map(({ trial, phase, ended }) => describeEnd(trial, phase, ended)),
     ...recovery.removed.map((what) => `Removed: ${what}`),
     ...recovery.failed,
   ];
+}
+
+function describeEnd(
+  trial: string,
+  phase: string | null,
+  ended: Recovery['trials'][number]['ended'],
+): string {
+  if (phase === null) return `The lease of ${trial} was over, and its controller did not end it: cancelled.`;
+  const died = `The controller of ${trial} died in the phase ${phase}`;
+  return ended === 'finish'
+    ? `${died}, after its bundle was sealed: cleaned up. "infrabed resume" grades it.`
+    : `${died}: the trial ended as infra_error.`;
 }
 
 /** @throws InfrabedError IB_NODE_FAILED when something could not be removed. */

@@ -1,5 +1,5 @@
 /** The agent's route to the nodes for one window: its key, the sockets and the gateway behind them. */
-import { chmod, mkdir, rm } from 'node:fs/promises';
+import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InfrabedError, isInfrabedError } from '../../core/errors.js';
 import { runtimeDir } from '../../core/paths.js';
@@ -58,7 +58,6 @@ async function makeSocketDir(trial: Trial): Promise<string> {
   const socketDir = join(folder, 'sockets');
   await mkdir(socketDir, { recursive: true, mode: 0o711 });
   await chmod(folder, 0o711);
-  trial.cleanups.push({ what: 'sockets', end: () => rm(folder, { recursive: true, force: true }) });
   return socketDir;
 }
 

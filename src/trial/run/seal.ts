@@ -2,6 +2,7 @@
 import { nullJournal } from '../../core/journal.js';
 import { run } from '../../core/exec.js';
 import { isInfrabedError, messageOf } from '../../core/errors.js';
+import { failpoint } from '../../core/failpoint.js';
 import { sha256 } from '../../core/ids.js';
 import { bundleFilesKind, hashBundleFiles } from '../../record/bundle/files.js';
 import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
@@ -21,6 +22,9 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
   }
   await trial.bundle.drift(trial.drift);
   const manifest = await manifestOf(trial, { ending, error });
+  // Kept in the store first: its hash is sealed before it is written, and only these very bytes fit it.
+  trial.manifestText = manifestText(manifest);
+  await trial.phases.save();
   trial.ledger.record({
     kind: bundleFilesKind,
     actor: 'controller',
@@ -29,16 +33,18 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
     payload: {
       files: {
         ...(await hashBundleFiles(trial.bundle.dir)),
-        [bundleFiles.manifest]: sha256(manifestText(manifest)),
+        [bundleFiles.manifest]: sha256(trial.manifestText),
       },
     },
   });
   trial.ledger.record({ kind: 'trial.end', actor: 'controller', node: null, payload: { ending } });
   trial.journal.switchTo(nullJournal);
   await trial.ledger.flush();
+  failpoint('seal.recorded');
   await trial.ledger.seal(trial.environment.siteKey);
-  await trial.ledger.close();
+  failpoint('seal.sealed');
   await trial.bundle.finish(manifest);
+  failpoint('seal.finished');
   return manifest;
 }
 

@@ -1,4 +1,4 @@
-/** From nothing to a broken cluster: lease, provision, baseline, bootstrap. */
+/** From leased nodes to a broken cluster: provision, baseline, bootstrap. */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,35 +8,15 @@ import { createCluster } from '../../testbed/cluster/create.js';
 import type { LayerRef } from '../../testbed/driver/driver.js';
 import { gatherFacts } from '../../testbed/facts/facts.js';
 import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
-import { moveNodes, takeNodes } from '../../testbed/lease/lease.js';
+import { moveNodes } from '../../testbed/lease/lease.js';
+import type { NamedNode } from '../../testbed/node/clean-proof.js';
 import { provision } from '../../testbed/provision/provision.js';
 import { readControl } from '../drift/control.js';
-import { startWindow } from '../gate/window.js';
+import { startWindow, type WindowGap } from '../gate/window.js';
 import type { TaskPackage } from '../task/schema.js';
-import { gateOptions, type Background } from './gates.js';
+import { gateOptions } from './gates.js';
 import { clusterOf, type Trial } from './trial.js';
 import { startWorkloads } from './workload.js';
-
-export async function takeLease(trial: Trial): Promise<void> {
-  const { environment, request } = trial;
-  const { definition } = request.task;
-  if (definition.environment.type !== 'container-cluster' && definition.environment.type !== 'docker') {
-    throw new InfrabedError(
-      'IB_HOST_UNFIT',
-      `The task ${definition.task.name} needs ${definition.environment.type} nodes; this site has container nodes only.`,
-      { hint: 'Choose another task: "infrabed task list" shows what each needs.' },
-    );
-  }
-  trial.lease = await takeNodes(environment.store, {
-    nodes: { count: definition.environment.nodes.length },
-    owner: environment.owner,
-    purpose: `trial ${trial.id}`,
-    controller: environment.controller,
-    backend: environment.backend.name,
-    durationMs: longestTrialMs(request.task),
-    clock: environment.clock,
-  });
-}
 
 /** Provisioning, settling and cleaning take minutes; an image that has to be built first takes longer. */
 const overheadMs = 30 * 60 * 1000;
@@ -53,6 +33,14 @@ export function longestTrialMs(task: TaskPackage): number {
 /** A trial's cluster has the trial's id without its prefix: short, since names and paths of sockets are made from it. */
 export function clusterIdOf(trial: Pick<Trial, 'id'>): string {
   return trial.id.slice(2);
+}
+
+/** The nodes as the task names them and as the site does. */
+export function membersOf(trial: Trial): NamedNode[] {
+  return trial.request.task.definition.environment.nodes.map(({ name }, index) => ({
+    name,
+    node: trial.nodes[index] ?? name,
+  }));
 }
 
 /** How a cluster is named to a person who leaves without waiting for its end. */
@@ -74,14 +62,18 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   if (lease === undefined) throw new Error('no lease');
   const clusterId = clusterIdOf(trial);
   environment.held.add(heldCluster(trial));
-  await moveNodes(environment.store, lease, 'provisioning', { clock: environment.clock });
+  const held = { clock: environment.clock, nodes: trial.nodes };
+  await moveNodes(environment.store, lease, 'provisioning', held);
   const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
+  trial.clusterBegun = true;
   const row = {
     id: clusterId,
     lease: lease.id,
     backend: environment.backend.name,
     layers: JSON.stringify(task.definition.environment.layers),
-    nodes: JSON.stringify(nodes.map((node, index) => ({ ...node, node: lease.nodes[index] ?? node.name }))),
+    nodes: JSON.stringify(
+      membersOf(trial).map((member, index) => ({ ...member, roles: nodes[index]?.roles ?? [] })),
+    ),
     kept: 0,
     created_at: environment.clock.now(),
   };
@@ -119,7 +111,7 @@ export async function provisionCluster(trial: Trial): Promise<void> {
     await rm(workDir, { recursive: true, force: true });
   }
   await removeProvisioningTraces(trial);
-  await moveNodes(environment.store, lease, 'active', { clock: environment.clock });
+  await moveNodes(environment.store, lease, 'active', held);
 }
 
 /** Ansible leaves its working folder in the home of the user it logs in as. */
@@ -157,31 +149,36 @@ export async function recordBaseline(trial: Trial): Promise<void> {
 }
 
 /** Watches and workloads first, then the fault. */
-export async function bootstrap(trial: Trial): Promise<Background> {
+export async function bootstrap(trial: Trial): Promise<void> {
   const cluster = clusterOf(trial);
   const { task } = trial.request;
-  const workloads = await startWorkloads({
-    cluster,
-    task,
-    env: { NONCE: trial.nonce, NODES_JSON: nodesJson(trial) },
-    journal: trial.journal,
-  });
-  trial.cleanups.push({ what: 'workloads', end: () => workloads.stop() });
-  const window = startWindow(gateOptions(trial, 'window'));
-  const openedAt = trial.environment.clock.now();
-  trial.cleanups.push({
-    what: 'window watch',
-    end: async () => {
-      await window.stop();
-      trial.gateSeconds.window = (trial.environment.clock.now() - openedAt) / 1000;
-    },
-  });
+  await startBackground(trial, trial.environment.clock.now());
   const path = join(task.dir, 'environment', 'bootstrap.sh');
   if (existsSync(path)) {
     const script = await readFile(path, 'utf8');
     await Promise.all(cluster.nodes.map(({ name }) => bootstrapNode(trial, name, script)));
   }
-  return { window, workloads };
+}
+
+/** Workloads and window watches, from now until the end of the trial; with `after`, those of a dead controller go on. */
+export async function startBackground(trial: Trial, openedAt: number, after?: WindowGap): Promise<void> {
+  const { clock } = trial.environment;
+  const workloads = await startWorkloads({
+    cluster: clusterOf(trial),
+    task: trial.request.task,
+    env: { NONCE: trial.nonce, NODES_JSON: nodesJson(trial) },
+    journal: trial.journal,
+  });
+  trial.cleanups.push({ what: 'workloads', end: () => workloads.stop() });
+  const window = startWindow({ ...gateOptions(trial, 'window'), ...(after === undefined ? {} : { after }) });
+  trial.background = { window, workloads, openedAt };
+  trial.cleanups.push({
+    what: 'window watch',
+    end: async () => {
+      await window.stop();
+      trial.gateSeconds.window = (clock.now() - openedAt) / 1000;
+    },
+  });
 }
 
 function nodesJson(trial: Trial): string {
