@@ -94,6 +94,23 @@ function moveAway(
   return true;
 }
 
+/** The time over which bookings may change places: from the first to the last moment of those in the way. */
+export function reachOf(
+  draft: Draft,
+  nodes: readonly string[],
+  { from, busyUntil }: Pick<RoomRequest, 'from' | 'busyUntil'>,
+): { from: number; busyUntil: number } {
+  const reach = { from, busyUntil };
+  for (const node of nodes) {
+    for (const one of draft.overlapping(node, from, busyUntil)) {
+      if (!one.movable) continue;
+      reach.from = Math.min(reach.from, one.startsAt);
+      reach.busyUntil = Math.max(reach.busyUntil, one.busyUntil);
+    }
+  }
+  return reach;
+}
+
 /** One piece to be laid out: a movable booking, or one node of the request itself. */
 interface Piece {
   booking: Booking;
@@ -110,8 +127,9 @@ function layOutAnew(draft: Draft, request: RoomRequest, eligibleOf: EligibleOf):
       if (one.movable) for (const other of eligibleOf(one.lease)) span.add(other);
     }
   }
+  const time = reachOf(draft, [...span], request);
   const movable = [...span]
-    .flatMap((node) => draft.overlapping(node, from, busyUntil))
+    .flatMap((node) => draft.overlapping(node, time.from, time.busyUntil))
     .filter((one) => one.movable);
   if (movable.length === 0 || movable.length > repackLimit) return undefined;
   const theirs = movable.map((booking) => ({ booking, nodes: eligibleOf(booking.lease), isOurs: false }));

@@ -7,7 +7,7 @@ import { recordChange } from '../../record/store/changes.js';
 import type { Database } from '../../record/store/schema.js';
 import type { Draft, Move } from './draft.js';
 import type { SiteNodeState } from './eligible.js';
-import { findRoom } from './find-room.js';
+import { findRoom, reachOf } from './find-room.js';
 import type { EligibleOf, Room, RoomRequest } from './find-room.js';
 import type { Wanted } from './ground.js';
 
@@ -28,14 +28,16 @@ export function parseWanted(stored: string): Wanted {
 /** SQLite and PostgreSQL both take as many parameters in one statement, and more. */
 const batch = 500;
 
-/** Which nodes the movable leases of a span of time may be bound to. */
+/** Which nodes the movable leases that have to do with a span of time may be bound to. */
 export async function movablesOf(
   db: Kysely<Database>,
   draft: Draft,
   nodes: readonly SiteNodeState[],
   span: { from: number; busyUntil: number },
 ): Promise<EligibleOf> {
-  const overlapping = nodes.flatMap((node) => draft.overlapping(node.name, span.from, span.busyUntil));
+  const names = nodes.map((node) => node.name);
+  const reach = reachOf(draft, names, span);
+  const overlapping = names.flatMap((name) => draft.overlapping(name, reach.from, reach.busyUntil));
   const ids = [...new Set(overlapping.filter((one) => one.movable).map((one) => one.lease))];
   const usable = nodes.filter((node) => node.isUsable);
   const byLease = new Map<string, readonly string[]>();
