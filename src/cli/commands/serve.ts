@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { InfrabedError } from '../../core/errors.js';
 import { runtimeDir } from '../../core/paths.js';
 import { operations } from '../../web/api/operations.js';
-import type { Desk } from '../../web/api/operation.js';
-import { startServer, type TlsListener } from '../../web/api/server.js';
+import type { AnyOperation, Desk } from '../../web/api/operation.js';
+import { startServer, type ServerOptions, type TlsListener } from '../../web/api/server.js';
 import { asRoot } from '../as-root.js';
-import type { CliCommand } from '../command.js';
+import type { CliCommand, Face } from '../command.js';
 import { openDesk } from '../desk.js';
 import { version } from '../version.js';
 
@@ -36,29 +36,32 @@ export const serveCommand: CliCommand<ServeArguments> = {
   handler: async (args, face) => {
     const tls = tlsListener(args);
     if (asRoot(face)) return;
-    const opened = await openDesk(face, { recovery: true, goOn: true });
-    const { desk } = opened;
-    try {
-      await desk.controller();
-      const server = await startServer({
-        operations,
-        desk,
-        version: version(),
-        socketPath: args.socket,
-        ...(tls === undefined ? {} : { tls }),
-      });
-      try {
-        for (const address of server.addresses) face.print(`listening at ${address}`);
-        await keep(desk);
-      } finally {
-        await server.close();
-      }
-      face.print('ended');
-    } finally {
-      await opened.close();
-    }
+    await serve(face, operations, { socketPath: args.socket, ...(tls === undefined ? {} : { tls }) });
   },
 };
+
+/** Opens the state folder and serves `list` until the face's signal aborts; then all ends in order. */
+export async function serve(
+  face: Face,
+  list: readonly AnyOperation[],
+  listeners: Pick<ServerOptions, 'socketPath' | 'tls'>,
+): Promise<void> {
+  const opened = await openDesk(face, { recovery: true, goOn: true });
+  const { desk } = opened;
+  try {
+    await desk.controller();
+    const server = await startServer({ operations: list, desk, version: version(), ...listeners });
+    try {
+      for (const address of server.addresses) face.print(`listening at ${address}`);
+      await keep(desk);
+    } finally {
+      await server.close();
+    }
+    face.print('ended');
+  } finally {
+    await opened.close();
+  }
+}
 
 /** What the server does by itself until it is asked to end. */
 async function keep(desk: Desk): Promise<void> {

@@ -42,7 +42,7 @@ export function parseInput<I>(operation: Pick<Operation<I, unknown>, 'name' | 'i
   const parsed = strict(operation.input).safeParse(input);
   if (parsed.success) return parsed.data;
   throw new InfrabedError('IB_USAGE', `The input of ${operation.name} is wrong: ${sentence(parsed.error)}.`, {
-    hint: 'GET /v1/openapi.json describes what it takes.',
+    hint: 'The --help of the command says what it takes, and /v1/openapi.json of a server.',
     cause: parsed.error,
     details: { operation: operation.name },
   });
