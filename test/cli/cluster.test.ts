@@ -1,10 +1,10 @@
 /** Which cluster `infrabed cluster ssh` and `cluster down` mean, and what they say when that is not clear. */
 import t from 'tap';
 import { chooseCluster, chooseToEnd } from '../../src/cli/commands/cluster.js';
-import type { ClusterEntry } from '../../src/testbed/lease/kept-cluster.js';
+import type { ClusterJson } from '../../src/web/api/clusters.js';
 
-const entry = (id: string, nodes: readonly string[], kept = true): ClusterEntry => ({
-  id,
+const entry = (id: string, nodes: readonly string[], kept = true): ClusterJson => ({
+  cluster: id,
   lease: `l-${id}`,
   owner: 'ada',
   purpose: 'cluster up',
@@ -13,7 +13,7 @@ const entry = (id: string, nodes: readonly string[], kept = true): ClusterEntry 
   nodes: nodes.map((name) => ({ name, node: `local/${name}`, roles: [] })),
   kept,
   inUse: !kept,
-  createdAt: 0,
+  created: '2026-01-02T03:04:05.000Z',
 });
 
 t.test('ssh takes the one kept cluster that has the node', (t) => {

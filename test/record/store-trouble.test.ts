@@ -83,7 +83,7 @@ void t.test('a store of before reservations keeps its leases, and what they held
   const folder = await folderFor(t);
   const path = join(folder, 'store.sqlite');
   const raw = new SqliteDatabase(path);
-  const old = new Kysely<never>({ dialect: new SqliteDialect({ database: raw }) });
+  const old = new Kysely<unknown>({ dialect: new SqliteDialect({ database: raw }) });
   const known = Object.fromEntries(Object.entries(migrations()).filter(([name]) => name < '0003'));
   const migrator = new Migrator({
     db: old,

@@ -151,10 +151,13 @@ export class FakeBackend implements Backend {
     return Promise.resolve();
   }
 
-  proveClean(_id: string, nodes: readonly string[]): Promise<CleanEvidence[]> {
+  proveClean(id: string, nodes: readonly string[]): Promise<CleanEvidence[]> {
     const known = { imageHash: null, generation: null, hostKey: null, lastBootId: null };
+    const cluster = this.clusters.get(id);
+    const found = cluster === undefined || cluster.destroyed ? null : 'running';
+    const parts = [{ what: `cluster ${id}`, found }];
     return Promise.resolve(
-      nodes.map((node) => ({ node, method: 'fake', isClean: true, parts: [], ...known })),
+      nodes.map((node) => ({ node, method: 'fake', isClean: found === null, parts, ...known })),
     );
   }
 

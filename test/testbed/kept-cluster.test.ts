@@ -2,10 +2,12 @@
 import t from 'tap';
 import type { Test } from 'tap';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import type { Actor } from '../../src/core/actor.js';
 import { systemClock } from '../../src/core/clock.js';
 import { InfrabedError } from '../../src/core/errors.js';
 import { silentHost } from '../../src/core/io.js';
 import { run } from '../../src/core/exec.js';
+import { defaultSettings } from '../../src/core/settings.js';
 import { registerController } from '../../src/record/store/controllers.js';
 import { openStore } from '../../src/record/store/store.js';
 import { keyFolder, removeStaleKeys } from '../../src/testbed/cluster/create.js';
@@ -18,6 +20,8 @@ import { FakeBackend } from './fake-driver.js';
 
 t.setTimeout(120_000);
 
+const ada: Actor = { name: 'ada', role: 'user' };
+
 async function grounds(t: Test): Promise<Grounds & { backend: FakeBackend }> {
   const stateDir = t.testdir();
   const store = await openStore(stateDir);
@@ -27,7 +31,15 @@ async function grounds(t: Test): Promise<Grounds & { backend: FakeBackend }> {
     await store.close();
   });
   const controller = await registerController(store, systemClock);
-  return { store, backend, stateDir, controller, clock: systemClock, io: silentHost };
+  return {
+    store,
+    backend,
+    stateDir,
+    controller,
+    clock: systemClock,
+    settings: defaultSettings,
+    io: silentHost,
+  };
 }
 
 const statesIn = async ({ store }: Grounds): Promise<Record<string, number>> => {
@@ -49,7 +61,7 @@ t.test('a cluster is not written down in the middle of a search for leftovers', 
     return { rows: (await listClusters(ground.store)).length, made: ground.backend.clusters.size };
   });
   await started;
-  const raising = raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  const raising = raiseCluster(ground, { nodeCount: 1, layers: [], actor: ada, durationMs: 3_600_000 });
   await systemClock.sleep(300);
   found();
   t.same(await search, { rows: 0, made: 0 });
@@ -58,17 +70,16 @@ t.test('a cluster is not written down in the middle of a search for leftovers', 
 
 t.test('raised, listed and ended', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 2, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  const entry = await raiseCluster(ground, { nodeCount: 2, layers: [], actor: ada, durationMs: 3_600_000 });
   t.match(entry, {
     nodes: [{ name: 'node0' }, { name: 'node1' }],
     owner: 'ada',
-    durationMs: 3_600_000,
     kept: true,
   });
   t.match(await listClusters(ground.store), [
-    { id: entry.id, kept: true, inUse: true, purpose: 'cluster up' },
+    { id: entry.id, kept: true, inUse: false, purpose: 'cluster up' },
   ]);
-  t.match(await statesIn(ground), { active: 2, available: 14 });
+  t.match(await statesIn(ground), { active: 2, available: 6 });
 
   await t.test(
     'OpenSSH logs in with the files beside its key, and gives the exact exit status',
@@ -99,43 +110,46 @@ t.test('raised, listed and ended', async (t) => {
   });
 
   await t.test('its end gives the nodes back, and forgets its key', async (t) => {
-    await endCluster(ground, entry.id);
+    await endCluster(ground, entry.id, ada);
     t.ok(ground.backend.clusters.get(entry.id)!.destroyed);
     t.strictSame(await listClusters(ground.store), []);
     t.strictSame(await statesIn(ground), { available: 8 });
     t.notOk(existsSync(keyFolder(ground.stateDir, entry.id)));
-    await t.rejects(endCluster(ground, entry.id), { code: 'IB_CLUSTER_UNKNOWN' });
+    await t.rejects(endCluster(ground, entry.id, ada), { code: 'IB_CLUSTER_UNKNOWN' });
   });
 });
 
 t.test('a cluster in the hands of another living process is not ended', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], actor: ada, durationMs: 3_600_000 });
   const other = await registerController(ground.store, systemClock, process.ppid);
   await ground.store.db
     .updateTable('leases')
     .set({ controller: other })
     .where('id', '=', entry.lease)
     .execute();
-  await t.rejects(endCluster(ground, entry.id), { code: 'IB_LEASE_CONFLICT', message: /another process/ });
+  await t.rejects(endCluster(ground, entry.id, ada), {
+    code: 'IB_LEASE_CONFLICT',
+    message: /another process/,
+  });
   t.notOk(ground.backend.clusters.get(entry.id)!.destroyed);
 });
 
 t.test('a cluster whose backend forgot it is searched for, and its nodes are given back', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], actor: ada, durationMs: 3_600_000 });
   await ground.backend.clusters.get(entry.id)!.destroy();
-  await endCluster(ground, entry.id);
+  await endCluster(ground, entry.id, ada);
   t.strictSame(await statesIn(ground), { available: 8 });
 });
 
 t.test('a cluster that cannot be removed has its nodes quarantined', async (t) => {
   const ground = await grounds(t);
-  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], owner: 'ada', durationMs: 3_600_000 });
+  const entry = await raiseCluster(ground, { nodeCount: 1, layers: [], actor: ada, durationMs: 3_600_000 });
   const fake = ground.backend.clusters.get(entry.id)!;
   const destroy = fake.destroy.bind(fake);
   fake.destroy = () => Promise.reject(new InfrabedError('IB_POWER', 'node0 does not go off.'));
-  await t.rejects(endCluster(ground, entry.id), { code: 'IB_POWER' });
+  await t.rejects(endCluster(ground, entry.id, ada), { code: 'IB_POWER' });
   t.match(await statesIn(ground), { quarantined: 1, available: 7 });
   fake.destroy = destroy;
 });
@@ -146,7 +160,7 @@ t.test('what failed while it was raised holds nothing', async (t) => {
     const raising = raiseCluster(ground, {
       nodeCount: 2,
       layers: ['no-such-layer'],
-      owner: 'ada',
+      actor: ada,
       durationMs: 3_600_000,
     });
     await t.rejects(raising, { code: 'IB_LAYER_UNKNOWN' });
@@ -160,7 +174,7 @@ t.test('what failed while it was raised holds nothing', async (t) => {
     const raising = raiseCluster(ground, {
       nodeCount: 2,
       layers: [],
-      owner: 'ada',
+      actor: ada,
       durationMs: 3_600_000,
       signal: AbortSignal.abort(),
     });
@@ -170,12 +184,9 @@ t.test('what failed while it was raised holds nothing', async (t) => {
 
   await t.test('because there are not enough nodes', async (t) => {
     const ground = await grounds(t);
-    await t.rejects(
-      raiseCluster(ground, { nodeCount: 17, layers: [], owner: 'ada', durationMs: 3_600_000 }),
-      {
-        code: 'IB_NOT_ENOUGH_NODES',
-      },
-    );
+    await t.rejects(raiseCluster(ground, { nodeCount: 17, layers: [], actor: ada, durationMs: 3_600_000 }), {
+      code: 'IB_NOT_ENOUGH_NODES',
+    });
     t.strictSame(await listClusters(ground.store), []);
   });
 });

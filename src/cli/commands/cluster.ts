@@ -1,26 +1,28 @@
 /** `infrabed cluster`: clusters for people who write tasks, without a trial around them. */
 import { once } from 'node:events';
-import { constants, userInfo } from 'node:os';
+import { constants } from 'node:os';
 import Table from 'cli-table3';
 import { InfrabedError } from '../../core/errors.js';
 import { shellQuote, start } from '../../core/exec.js';
 import { stateDir } from '../../core/paths.js';
-import { defaultSettings } from '../../core/settings.js';
 import { nullJournal } from '../../core/journal.js';
-import { openStore } from '../../record/store/store.js';
 import { writeSshConfig } from '../../testbed/cluster/ssh-config.js';
 import { backends } from '../../testbed/driver/index.js';
-import { endCluster, listClusters, raiseCluster, unknownCluster } from '../../testbed/lease/kept-cluster.js';
-import type { ClusterEntry, Grounds } from '../../testbed/lease/kept-cluster.js';
+import { unknownCluster } from '../../testbed/lease/kept-cluster.js';
+import * as api from '../../web/api/clusters.js';
+import type { ClusterJson } from '../../web/api/clusters.js';
 import { asRoot } from '../as-root.js';
+import { consent, withAsk, type AskArguments } from '../ask.js';
 import { toYargs } from '../command.js';
 import type { CliCommand, CliNoun, Face } from '../command.js';
-import { openController } from '../controller.js';
-import type { Controller } from '../controller.js';
+import { perform } from '../perform.js';
+import { parseDuration } from '../times.js';
 
 interface UpArguments {
-  nodes: number;
+  nodes: number | undefined;
   layer: string[];
+  lease: string | undefined;
+  for: string | undefined;
   json: boolean;
 }
 
@@ -29,36 +31,38 @@ export const clusterUp: CliCommand<UpArguments> = {
   describe: 'make a cluster and leave it running',
   builder: (yargs) =>
     yargs
-      .option('nodes', { type: 'number', default: 3, describe: 'how many nodes: node0, node1, ...' })
+      .option('nodes', {
+        type: 'number',
+        describe: 'how many nodes: node0, node1, ...; three, or all of the lease, where it is left out',
+      })
       .option('layer', { type: 'string', array: true, default: ['os'], describe: 'layers, from the bottom' })
+      .option('lease', { type: 'string', describe: 'a lease of yours to stand on' })
+      .option('for', {
+        type: 'string',
+        conflicts: 'lease',
+        describe: 'how long it may stand without a lease of yours (8h where nothing else is set)',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object on standard output' })
       .example('$0 cluster up --nodes 3', 'three nodes with the operating system alone')
-      .example('$0 cluster up --layer os --layer postgres', 'with PostgreSQL on top'),
+      .example('$0 cluster up --layer os --layer postgres --for 2h', 'with PostgreSQL on top')
+      .example('$0 cluster up --lease l-20260102-030405-ab12', 'on nodes that you reserved'),
   handler: async (args, face) => {
-    if (!Number.isInteger(args.nodes) || args.nodes < 1) {
+    if (args.nodes !== undefined && (!Number.isInteger(args.nodes) || args.nodes < 1)) {
       throw new InfrabedError('IB_USAGE', '--nodes takes a whole number from 1.');
     }
-    if (asRoot(face)) return;
-    const layers = args.layer[0] === 'os' ? args.layer : ['os', ...args.layer];
-    await asController(face, async (grounds) => {
-      const durationMs = defaultSettings.lease.own_sec * 1000;
-      const options = {
-        nodeCount: args.nodes,
-        layers,
-        owner: userInfo().username,
-        durationMs,
-        signal: face.signal,
-      };
-      const entry = await raiseCluster(grounds, options);
-      if (args.json) face.printJson(shown(entry));
-      else {
-        const names = entry.nodes.map((node) => node.name).join(', ');
-        face.print(`${entry.id} is up: ${names}`);
-        face.print(
-          `log in with "infrabed cluster ssh node0", end it with "infrabed cluster down ${entry.id}"`,
-        );
-      }
+    const made = await perform(face, api.clusterUp, {
+      layers: args.layer,
+      ...(args.nodes === undefined ? {} : { nodes: args.nodes }),
+      ...(args.lease === undefined ? {} : { lease: args.lease }),
+      ...(args.for === undefined ? {} : { durationSec: parseDuration(args.for, '--for') / 1000 }),
     });
+    if (args.json) face.printJson(made);
+    else {
+      face.print(`${made.cluster} is up: ${made.nodes.map((node) => node.name).join(', ')}`);
+      face.print(
+        `log in with "infrabed cluster ssh node0", end it with "infrabed cluster down ${made.cluster}"`,
+      );
+    }
   },
 };
 
@@ -74,12 +78,10 @@ export const clusterList: CliCommand<{ json: boolean }> = {
       })
       .example('$0 cluster list --json', 'for programs'),
   handler: async (args, face) => {
-    if (asRoot(face)) return;
-    const entries = await withClusters((clusters) => Promise.resolve(clusters));
-    if (args.json) {
-      for (const entry of entries) face.printJson(shown(entry));
-    } else if (entries.length === 0) face.print('There is no cluster. "infrabed cluster up" makes one.');
-    else face.print(table(entries));
+    const { clusters } = await perform(face, api.clusterList, {});
+    if (args.json) for (const entry of clusters) face.printJson(entry);
+    else if (clusters.length === 0) face.print('There is no cluster. "infrabed cluster up" makes one.');
+    else face.print(table(clusters));
   },
 };
 
@@ -103,11 +105,10 @@ export const clusterSsh: CliCommand<SshArguments> = {
       .example("$0 cluster ssh node1 -- 'journalctl -b | tail'", 'a line for the shell'),
   handler: async (args, face) => {
     if (asRoot(face)) return;
-    const entry = await withClusters((clusters) =>
-      Promise.resolve(chooseCluster(clusters, args.node, args.cluster)),
-    );
+    const { clusters } = await perform(face, api.clusterList, {});
+    const entry = chooseCluster(clusters, args.node, args.cluster);
     const dir = stateDir();
-    const driverCluster = await backends.container({ stateDir: dir }).open(entry.id, nullJournal);
+    const driverCluster = await backends.container({ stateDir: dir }).open(entry.cluster, nullJournal);
     const config = await writeSshConfig(dir, driverCluster);
     const words = args['--'] ?? [];
     const remote = words.length > 1 ? [words.map(shellQuote).join(' ')] : words;
@@ -120,51 +121,46 @@ export const clusterSsh: CliCommand<SshArguments> = {
   },
 };
 
-interface DownArguments {
+interface DownArguments extends AskArguments {
   id: string | undefined;
   all: boolean;
-  'dry-run': boolean;
-  yes: boolean;
 }
 
 export const clusterDown: CliCommand<DownArguments> = {
   command: 'down [id]',
   describe: 'end a cluster: everything on its nodes is lost',
   builder: (yargs) =>
-    yargs
-      .positional('id', {
-        type: 'string',
-        describe: 'id of the cluster; may be left out where there is one alone',
-      })
-      .option('all', {
-        type: 'boolean',
-        default: false,
-        describe: 'every cluster that no running trial uses',
-      })
-      .option('dry-run', { type: 'boolean', default: false, describe: 'only say what would be done' })
-      .option('yes', { type: 'boolean', default: false, describe: 'do not ask' })
+    withAsk(
+      yargs
+        .positional('id', {
+          type: 'string',
+          describe: 'id of the cluster; may be left out where there is one alone',
+        })
+        .option('all', {
+          type: 'boolean',
+          default: false,
+          describe: 'every cluster that no running trial uses',
+        }),
+    )
       .example('$0 cluster down --dry-run', 'see what would go')
       .example('$0 cluster down --all --yes', 'everything, without a question'),
   handler: async (args, face) => {
-    if (asRoot(face)) return;
-    const entries = await withClusters((clusters) =>
-      Promise.resolve(chooseToEnd(clusters, args.id, args.all)),
-    );
-    for (const entry of entries)
-      face.print(`${args['dry-run'] ? 'would end' : 'to end'}: ${describe(entry)}`);
-    if (args['dry-run'] || entries.length === 0) return;
-    const message = `End ${entries.length === 1 ? 'this cluster' : `these ${String(entries.length)} clusters`}?`;
-    if (!args.yes && !(await face.io.ask({ id: 'cluster-down', message, default: false }))) {
-      throw new InfrabedError('IB_USAGE', 'Nothing was ended.', {
-        hint: 'Give --yes to end it without a question.',
-      });
+    const { clusters } = await perform(face, api.clusterList, {});
+    const entries = chooseToEnd(clusters, args.id, args.all);
+    if (entries.length === 0) return;
+    const does = entries.map((entry) => `end ${describe(entry)}`).join('; ');
+    if (!args['dry-run']) face.print(`to end: ${entries.map(describe).join('; ')}`);
+    const asked = {
+      id: 'cluster-down',
+      does,
+      question: `End ${entries.length === 1 ? 'this cluster' : `these ${String(entries.length)} clusters`}?`,
+      refused: 'Nothing was ended.',
+    };
+    if (!(await consent(face, args, asked))) return;
+    for (const entry of entries) {
+      await perform(face, api.clusterDown, { id: entry.cluster });
+      face.print(`ended: ${entry.cluster}`);
     }
-    await asController(face, async (grounds) => {
-      for (const entry of entries) {
-        await endCluster(grounds, entry.id);
-        face.print(`ended: ${entry.id}`);
-      }
-    });
   },
 };
 
@@ -179,35 +175,16 @@ export const clusterNoun: CliNoun = {
   ],
 };
 
-async function asController(face: Face, work: (grounds: Grounds) => Promise<void>): Promise<void> {
-  const controller: Controller = await openController(face, new Map());
-  try {
-    await work(controller.environment);
-  } finally {
-    await controller.close();
-  }
-}
-
-/** Reads the clusters and closes the store again: a shell may be open for hours. */
-async function withClusters<T>(use: (clusters: ClusterEntry[]) => Promise<T>): Promise<T> {
-  const store = await openStore(stateDir());
-  try {
-    return await use(await listClusters(store));
-  } finally {
-    await store.close();
-  }
-}
-
 /**
  * The kept cluster that is meant. Those of running trials are left out: their only way in is the recorded gateway.
  * @throws InfrabedError IB_CLUSTER_UNKNOWN, IB_NODE_UNKNOWN, IB_USAGE when several have the node.
  */
 export function chooseCluster(
-  clusters: readonly ClusterEntry[],
+  clusters: readonly ClusterJson[],
   node: string,
   id: string | undefined,
-): ClusterEntry {
-  const kept = clusters.filter((entry) => entry.kept && (id === undefined || entry.id === id));
+): ClusterJson {
+  const kept = clusters.filter((entry) => entry.kept && (id === undefined || entry.cluster === id));
   if (kept.length === 0) {
     if (id !== undefined) throw unknownCluster(id);
     throw new InfrabedError('IB_CLUSTER_UNKNOWN', 'There is no cluster.', {
@@ -222,7 +199,7 @@ export function chooseCluster(
     });
   }
   if (others.length > 0) {
-    const ids = [first, ...others].map((entry) => entry.id).join(', ');
+    const ids = [first, ...others].map((entry) => entry.cluster).join(', ');
     throw new InfrabedError('IB_USAGE', `Several clusters have a node "${node}".`, {
       hint: `Say which by --cluster: ${ids}.`,
     });
@@ -232,19 +209,19 @@ export function chooseCluster(
 
 /** @throws InfrabedError IB_CLUSTER_UNKNOWN, or IB_USAGE when it is not clear which is meant. */
 export function chooseToEnd(
-  clusters: readonly ClusterEntry[],
+  clusters: readonly ClusterJson[],
   id: string | undefined,
   all: boolean,
-): readonly ClusterEntry[] {
+): readonly ClusterJson[] {
   const kept = clusters.filter((entry) => entry.kept);
   if (all) return kept;
   if (id !== undefined) {
-    const entry = clusters.find((one) => one.id === id);
+    const entry = clusters.find((one) => one.cluster === id);
     if (entry === undefined) throw unknownCluster(id);
     return [entry];
   }
   if (kept.length > 1) {
-    const ids = kept.map((entry) => entry.id).join(', ');
+    const ids = kept.map((entry) => entry.cluster).join(', ');
     throw new InfrabedError('IB_USAGE', 'There are several clusters.', {
       hint: `Name one, or give --all: ${ids}.`,
     });
@@ -265,28 +242,23 @@ async function runSsh(args: readonly string[]): Promise<number> {
   return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
 }
 
-function shown(entry: ClusterEntry): Record<string, unknown> {
-  const { id, owner, purpose, backend, layers, nodes, kept, inUse, createdAt, lease } = entry;
-  return { cluster: id, owner, purpose, backend, layers, nodes, kept, inUse, createdAt, lease };
+function describe(entry: ClusterJson): string {
+  return `${entry.cluster} (${entry.nodes.map((node) => node.name).join(', ')}; ${entry.purpose}, ${entry.owner})`;
 }
 
-function describe(entry: ClusterEntry): string {
-  return `${entry.id} (${entry.nodes.map((node) => node.name).join(', ')}; ${entry.purpose}, ${entry.owner})`;
-}
-
-function table(entries: readonly ClusterEntry[]): string {
+function table(entries: readonly ClusterJson[]): string {
   const rows = new Table({
     head: ['cluster', 'nodes', 'layers', 'purpose', 'owner', 'since', ''],
     style: { head: [], border: [] },
   });
   for (const entry of entries) {
     rows.push([
-      entry.id,
+      entry.cluster,
       entry.nodes.map((node) => node.name).join(' '),
       entry.layers.join(' '),
       entry.purpose,
       entry.owner,
-      new Date(entry.createdAt).toISOString().slice(0, 16).replace('T', ' '),
+      entry.created.slice(0, 16).replace('T', ' '),
       entry.inUse && !entry.kept ? 'in use' : '',
     ]);
   }
