@@ -46,9 +46,11 @@ export async function startServer(options: ServerOptions): Promise<Server> {
   const open: FastifyInstance[] = [];
   const addresses: string[] = [];
   const close = async (): Promise<void> => {
-    // First, so that what comes now is refused; it waits for the connections, and those for their operations.
+    // First, so that what comes now is refused; it waits for all connections.
     const closed = Promise.all(open.map((one) => one.close()));
     await running.endAll(new InfrabedError('IB_CANCELLED', 'The server is ending.'));
+    // All answers are through. Who is left connected has not asked yet, and may never.
+    for (const one of open) one.server.closeAllConnections();
     await closed;
   };
   try {
