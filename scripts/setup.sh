@@ -32,6 +32,8 @@ need make make
 need g++ g++
 need sysctl procps
 [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || packages="$packages debian-archive-keyring"
+# A test tries the migrations on it.
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages="$packages postgresql"
 [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
 command -v ansible-runner >/dev/null 2>&1 || /usr/bin/python3 -c 'import ansible_runner' 2>/dev/null || packages="$packages python3-ansible-runner"
 packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
@@ -48,6 +50,14 @@ if [ -n "$(printf %s "$packages" | tr -d ' ')" ]; then
   fi
   echo "setup: installing with apt: $packages"
   $as_root apt-get update -qq
+  case " $packages " in *" postgresql "*)
+    if [ ! -f /etc/postgresql-common/createcluster.conf ]; then
+      # Only its programs are wanted: without a cluster of its own it starts no server.
+      $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql-common
+      $as_root sh -c 'echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf'
+    fi
+    ;;
+  esac
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages
 else
   echo "setup: every Debian package that is needed is there"

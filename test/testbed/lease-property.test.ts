@@ -206,7 +206,7 @@ t.test(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 30 }), async (steps) => {
         const store = await openStore(t.testdir());
         // What a crash of the host would lose does not matter here, and syncing takes most of the time.
-      await sql`pragma synchronous = off`.execute(store.db);
+        await sql`pragma synchronous = off`.execute(store.db);
         const now = { ms: start };
         const clock: Clock = { now: () => now.ms, sleep: (ms, signal) => systemClock.sleep(ms, signal) };
         try {

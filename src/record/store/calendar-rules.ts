@@ -47,3 +47,40 @@ export const sqliteRules: CalendarRules = {
       end`.execute(db);
   },
 };
+
+/** Name of the exclusion constraint, by which PostgreSQL's refusal of an overlap is known again. */
+export const overlapConstraint = 'bookings_apart';
+
+/**
+ * The same in PostgreSQL. int8range is half-open by default, as intervals are here; btree_gist lets a text stand beside
+ * a range in one exclusion (https://www.postgresql.org/docs/current/btree-gist.html).
+ */
+export const postgresRules: CalendarRules = {
+  async install(db) {
+    await sql`create extension if not exists btree_gist`.execute(db);
+    await sql`alter table bookings add constraint ${sql.ref(overlapConstraint)}
+      exclude using gist (node with =, int8range(starts_at, busy_until) with &&)`.execute(db);
+    await sql`create function bookings_revise() returns trigger language plpgsql as $$
+      begin
+        insert into marks (key, value) values ('calendar', 1)
+          on conflict (key) do update set value = marks.value + 1;
+        update nodes set calendar_revision = (select value from marks where key = 'calendar')
+          where (tg_op <> 'INSERT' and name = old.node) or (tg_op <> 'DELETE' and name = new.node);
+        return null;
+      end $$`.execute(db);
+    await sql`create trigger bookings_revised after insert or update or delete on bookings
+      for each row execute function bookings_revise()`.execute(db);
+    await sql`create function nodes_check_clean() returns trigger language plpgsql as $$
+      begin
+        if new.clean_record is null or new.clean_record is not distinct from old.clean_record
+          or not exists (select 1 from clean_records where id = new.clean_record and node = new.name)
+        then
+          raise exception ${sql.lit(notCleanMessage)};
+        end if;
+        return new;
+      end $$`.execute(db);
+    await sql`create trigger nodes_clean before update of state on nodes for each row
+      when (new.state = 'available' and old.state <> 'available')
+      execute function nodes_check_clean()`.execute(db);
+  },
+};

@@ -3,10 +3,10 @@
  * double precision); what differs between them stands in `dialectParts`, so that a second set is a second value.
  */
 import { sql, type CreateTableBuilder, type Kysely, type Migration } from 'kysely';
-import { sqliteRules, type CalendarRules } from './calendar-rules.js';
+import { postgresRules, sqliteRules, type CalendarRules } from './calendar-rules.js';
 
 /** What the two databases write differently: a key that counts by itself, and rules that the database itself keeps. */
-interface DialectParts {
+export interface DialectParts {
   countingKey<T extends string>(table: CreateTableBuilder<T>): CreateTableBuilder<T, 'id'>;
   rules: CalendarRules;
 }
@@ -14,6 +14,13 @@ interface DialectParts {
 const sqliteParts: DialectParts = {
   countingKey: (table) => table.addColumn('id', 'integer', (column) => column.primaryKey().autoIncrement()),
   rules: sqliteRules,
+};
+
+/** For the store of several controller hosts. */
+export const postgresParts: DialectParts = {
+  countingKey: (table) =>
+    table.addColumn('id', 'bigint', (column) => column.primaryKey().generatedByDefaultAsIdentity()),
+  rules: postgresRules,
 };
 
 /** Migrations in order of their names. One that was ever released is never changed again. */
