@@ -1,20 +1,25 @@
 /** A node is cleaned for real: booted from the bare image, read back, removed, and what goes wrong quarantines it. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../src/core/clock.js';
 import { InfrabedError } from '../../src/core/errors.js';
 import { silentHost } from '../../src/core/io.js';
+import { asset } from '../../src/core/paths.js';
 import { defaultSettings } from '../../src/core/settings.js';
+import { loadSiteKey } from '../../src/record/ledger/site-key.js';
 import { registerController } from '../../src/record/store/controllers.js';
 import { openStore } from '../../src/record/store/store.js';
 import { createContainerBackend } from '../../src/testbed/driver/container/index.js';
 import { embeddedSite } from '../../src/testbed/inventory/inventory.js';
-import { cleanNode } from '../../src/testbed/lease/clean-node.js';
+import { cleanDue, cleanNode } from '../../src/testbed/lease/clean-node.js';
 import type { CleanGround } from '../../src/testbed/lease/clean-node.js';
 import { enrollSite } from '../../src/testbed/node/enroll.js';
 import { quarantineNode } from '../../src/testbed/node/operate.js';
 import { showNode } from '../../src/testbed/node/view.js';
+import { recover } from '../../src/trial/run/recover.js';
 import { needsRoot } from './needs-root.js';
 import { leftovers, newStateDir } from './trial-harness.js';
 
@@ -136,3 +141,34 @@ t.test('rests of an old cluster that nobody knows go with it', async (t) => {
   await cleanNode(ground, 'local/n05', ada);
   t.strictSame(leftovers(stateDir), []);
 });
+
+for (const point of ['clean.begun', 'clean.booted', 'clean.proved']) {
+  t.test(
+    `a controller killed at ${point} leaves a node that is quarantined, and cleaned by the next`,
+    async (t) => {
+      const child = spawn(
+        process.execPath,
+        ['--import=tsx', asset('test/fixtures/clean-and-die.ts'), stateDir, 'local/n06'],
+        { env: { ...process.env, INFRABED_FAILPOINT: `kill:${point}#1` }, stdio: 'inherit' },
+      );
+      const [, signal] = (await once(child, 'exit')) as [number | null, string | null];
+      t.equal(signal, 'SIGKILL');
+      t.equal((await show('local/n06')).state, 'cleaning');
+      const siteKey = await loadSiteKey(stateDir);
+      const recovery = await recover({ ...ground, siteKey, version: 'test' });
+      t.strictSame(recovery.failed, []);
+      t.match(await show('local/n06'), {
+        state: 'quarantined',
+        fault: { code: 'clean-interrupted' },
+        lease: null,
+      });
+      t.strictSame(leftovers(stateDir), []);
+      const outcomes = await cleanDue(ground);
+      t.match(
+        outcomes.find((one) => one.node === 'local/n06'),
+        { error: undefined },
+      );
+      t.match(await show('local/n06'), { state: 'available', fault: null });
+    },
+  );
+}
