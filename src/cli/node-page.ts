@@ -43,7 +43,13 @@ function specLines(spec: Record<string, unknown>): [string, string][] {
   const shown = new Set(['name', 'backend', 'tags']);
   return Object.entries(spec)
     .filter(([key]) => !shown.has(key))
-    .map(([key, value]) => [key, printable(typeof value === 'string' ? value : JSON.stringify(value))]);
+    .map(([key, value]) => [key, printable(specText(value))]);
+}
+
+function specText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value) && value.every((one) => typeof one === 'string')) return value.join(' ');
+  return JSON.stringify(value);
 }
 
 /** One line an event: when, what, by whom, and what is worth knowing. */

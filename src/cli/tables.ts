@@ -6,31 +6,69 @@ const frame = (columns: number): number => 3 * columns + 1;
 /** A column that gives way is not made narrower than this: the line gets longer instead. */
 const narrowest = 12;
 
-/**
- * A table of at most `width` columns where that can be: the column `elastic` gives way and wraps at words.
- * Cells may hold several lines.
- */
+export interface TableOptions {
+  width: number;
+  /** The column that gives way and wraps at words. */
+  elastic: number;
+  /** Rows of one line stand one below the other without a line between them. */
+  dense?: boolean;
+}
+
+/** A table of at most `width` columns where that can be. Cells may hold several lines. */
 export function fittedTable(
   head: readonly string[],
   rows: readonly (readonly string[])[],
-  options: { width: number; elastic: number },
+  { width, elastic, dense = false }: TableOptions,
 ): string {
   const widths = head.map((title, column) =>
     Math.max(...[title, ...rows.map((row) => row[column] ?? '')].map(longestLine)),
   );
-  const natural = widths[options.elastic] ?? 0;
-  const others = widths.reduce((sum, width) => sum + width, 0) - natural;
-  const room = Math.max(narrowest, options.width - frame(head.length) - others);
+  const natural = widths[elastic] ?? 0;
+  const others = widths.reduce((sum, one) => sum + one, 0) - natural;
+  const room = Math.min(natural, Math.max(narrowest, width - frame(head.length) - others));
+  const wrapped = rows.map((row) =>
+    row.map((cell, column) => (column === elastic ? wrap(cell, room) : cell.split('\n'))),
+  );
   const table = new Table({
     head: [...head],
     style: { head: [], border: [] },
-    wordWrap: true,
-    colWidths: widths.map(
-      (width, column) => 2 + (column === options.elastic ? Math.min(room, natural) : width),
-    ),
+    colWidths: widths.map((one, column) => 2 + (column === elastic ? room : one)),
   });
-  for (const row of rows) table.push([...row]);
+  const lines = dense ? [joinRows(wrapped)] : wrapped;
+  for (const row of lines) table.push(row.map((cell) => cell.join('\n')));
   return table.toString();
+}
+
+/** All rows as one: each as high as its highest cell. */
+function joinRows(rows: readonly string[][][]): string[][] {
+  const joined: string[][] = [];
+  for (const row of rows) {
+    const height = Math.max(...row.map((cell) => cell.length));
+    for (const [column, cell] of row.entries()) {
+      const padding = Array.from({ length: height - cell.length }, () => '');
+      joined[column] = [...(joined[column] ?? []), ...cell, ...padding];
+    }
+  }
+  return joined;
+}
+
+/** At words; a word that is longer than a line is cut. */
+function wrap(text: string, width: number): string[] {
+  return text.split('\n').flatMap((paragraph) => {
+    const lines = [''];
+    for (const word of paragraph.split(' ')) {
+      const longer = lines.at(-1) === '' ? word : `${lines.at(-1) ?? ''} ${word}`;
+      if (longer.length <= width) lines[lines.length - 1] = longer;
+      else lines.push(...cut(word, width));
+    }
+    return lines[0] === '' && lines.length > 1 ? lines.slice(1) : lines;
+  });
+}
+
+function cut(word: string, width: number): string[] {
+  return Array.from({ length: Math.max(1, Math.ceil(word.length / width)) }, (_, index) =>
+    word.slice(index * width, (index + 1) * width),
+  );
 }
 
 function longestLine(text: string): number {

@@ -62,7 +62,8 @@ function printTable(leases: readonly LeaseJson[], face: Face): void {
     `${lease.id}\n${printable(lease.purpose)}`,
     `${printable(lease.owner)}\n${stateOf(lease)}`,
     compactNames(lease.nodes) || '-',
-    `${formatShort(Date.parse(lease.start), nowMs)}\n${formatShort(Date.parse(lease.end), nowMs)}`,
+    // When it really ended, where it has.
+    [lease.start, lease.endedAt ?? lease.end].map((text) => formatShort(Date.parse(text), nowMs)).join('\n'),
   ]);
   const head = ['lease, purpose', 'owner, state', 'nodes', 'start, end'];
   face.print(`Local time (${zoneName()}).`);

@@ -74,7 +74,11 @@ function printTable(nodes: readonly NodeJson[], face: Face): void {
   ]);
   face.print(`Local time (${zoneName()}).`);
   face.print(
-    fittedTable(['node', 'state', 'since', 'tags', 'remark'], rows, { width: face.columns, elastic: 4 }),
+    fittedTable(['node', 'state', 'since', 'tags', 'remark'], rows, {
+      width: face.columns,
+      elastic: 4,
+      dense: true,
+    }),
   );
 }
 

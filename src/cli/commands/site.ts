@@ -3,7 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { errorCatalogue, InfrabedError, messageOf } from '../../core/errors.js';
 import { printable } from '../../core/printable.js';
 import { invalidSite, parseInventory, validateInventory } from '../../testbed/inventory/inventory.js';
-import { siteAdd, siteList, type SiteJson, type SitePlanJson } from '../../web/api/sites.js';
+import { siteAdd, siteDiff, siteList } from '../../web/api/sites.js';
+import type { InspectionJson, SiteJson, SitePlanJson } from '../../web/api/sites.js';
 import { consent, withAsk, type AskArguments } from '../ask.js';
 import { toYargs, type CliCommand, type CliNoun, type Face } from '../command.js';
 import { perform } from '../perform.js';
@@ -138,11 +139,49 @@ function printTable(sites: readonly SiteJson[], face: Face): void {
   ]);
   const head = ['site', 'nodes', 'states', 'backends', 'added', 'description'];
   face.print(`Local time (${zoneName()}).`);
-  face.print(fittedTable(head, rows, { width: face.columns, elastic: 5 }));
+  face.print(fittedTable(head, rows, { width: face.columns, elastic: 5, dense: true }));
+}
+
+interface DiffArguments {
+  site: string;
+  node: string[];
+  json: boolean;
+}
+
+const diff: CliCommand<DiffArguments> = {
+  command: 'diff <site>',
+  describe: 'compare the hardware of the nodes with the inventory; a node that differs is quarantined',
+  builder: (yargs) =>
+    yargs
+      .positional('site', { type: 'string', demandOption: true, describe: 'name of the site' })
+      .option('node', { type: 'string', array: true, default: [], describe: 'only these nodes' })
+      .option('json', { type: 'boolean', default: false, describe: 'one JSON object a node' })
+      .example('$0 site diff local', 'ends with 3 when something differs or could not be read')
+      .example('$0 site diff local --node n01 --json', 'one node, for other programs'),
+  handler: async ({ site, node, json }, face) => {
+    const { nodes } = await perform(face, siteDiff, { site, ...(node.length === 0 ? {} : { nodes: node }) });
+    if (json) for (const one of nodes) face.printJson(one);
+    else for (const line of nodes.flatMap(inspectionLines)) face.print(line);
+    if (nodes.length === 0 && !json) face.print(`The site ${printable(site)} has no node.`);
+    if (nodes.some(({ outcome }) => outcome !== 'matches')) face.exitStatus = 3;
+  },
+};
+
+function inspectionLines({ node, outcome, state, why, differences }: InspectionJson): string[] {
+  if (outcome === 'matches') return [`${node}: as in the inventory`];
+  if (outcome === 'not-inspected') return [`${node}: not looked at: ${printable(why ?? '')}`];
+  return [
+    `${node}: differs, ${state === 'quarantined' ? 'quarantined' : `${state}, quarantined when it is given back`}`,
+    ...differences.map(({ field, kind, declared, reported, why: reason }) =>
+      printable(
+        `  ${field} (${kind}): declared ${declared ?? 'nothing'}, reported ${reported ?? 'nothing'}. ${reason}`,
+      ),
+    ),
+  ];
 }
 
 export const siteNoun: CliNoun = {
   noun: 'site',
   describe: 'inventories: take in, list, check, compare with the machines',
-  verbs: (face) => [toYargs(add, face), toYargs(list, face), toYargs(validate, face)],
+  verbs: (face) => [toYargs(add, face), toYargs(list, face), toYargs(validate, face), toYargs(diff, face)],
 };

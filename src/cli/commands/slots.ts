@@ -1,10 +1,12 @@
 /** `infrabed slots`: when so many nodes could be had for so long. */
-import { leaseSlots } from '../../web/api/leases.js';
+import { leaseSlots, type SlotJson } from '../../web/api/leases.js';
 import type { CliCommand } from '../command.js';
 import { perform } from '../perform.js';
 import { compactNames, fittedTable } from '../tables.js';
-import { formatShort, iso, parseDuration, parseTime, zoneName } from '../times.js';
+import { formatShort, iso, isoLocal, parseDuration, parseTime, weekday, zoneName } from '../times.js';
 import { wantedInput, withWanted, type WantedArguments } from '../wanted.js';
+
+const minuteMs = 60_000;
 
 interface SlotsArguments extends WantedArguments {
   for: string;
@@ -49,20 +51,28 @@ export const slotsCommand: CliCommand<SlotsArguments> = {
       );
       return;
     }
-    const rows = slots.map((slot) => [
-      formatShort(Date.parse(slot.start), nowMs),
-      formatShort(Date.parse(slot.end), nowMs),
-      slot.extendableUntil === null ? 'open' : formatShort(Date.parse(slot.extendableUntil), nowMs),
-      String(slot.freeNodes),
-      compactNames(slot.nodes),
-    ]);
+    const rows = slots.map((slot) => {
+      const startMs = startToShow(slot);
+      return [
+        weekday(startMs),
+        isoLocal(startMs).replace(/(Z|[+-]\d\d:\d\d)$/, ''),
+        formatShort(Date.parse(slot.end) + startMs - Date.parse(slot.start), nowMs),
+        slot.extendableUntil === null ? 'open' : formatShort(Date.parse(slot.extendableUntil), nowMs),
+        String(slot.freeNodes),
+        compactNames(slot.nodes),
+      ];
+    });
+    const head = ['', 'start', 'end', 'could last until', 'free', 'nodes'];
     face.print(`Local time (${zoneName()}).`);
-    face.print(
-      fittedTable(['start', 'end', 'could last until', 'free', 'nodes'], rows, {
-        width: face.columns,
-        elastic: 4,
-      }),
-    );
+    face.print(fittedTable(head, rows, { width: face.columns, elastic: 5, dense: true }));
     face.print('Reserve one with "infrabed reserve", the same options, --at START and --why TEXT.');
   },
 };
+
+/** The next full minute, which is easier to write down, where the slot leaves room for that. */
+function startToShow({ start, end, extendableUntil }: SlotJson): number {
+  const startMs = Date.parse(start);
+  const laterMs = Math.ceil(startMs / minuteMs) * minuteMs;
+  const lastsUntil = Date.parse(end) + laterMs - startMs;
+  return extendableUntil === null || lastsUntil <= Date.parse(extendableUntil) ? laterMs : startMs;
+}

@@ -97,6 +97,8 @@ const slotShape = z.object({
   extendableUntil: instant.nullable().describe('null: nothing stands in its way'),
 });
 
+export type SlotJson = z.output<typeof slotShape>;
+
 export const leaseSlots = operation({
   name: 'lease.slots',
   method: 'GET',

@@ -1,9 +1,9 @@
 /** Operations on nodes: how they stand, what happened to them, and what an operator decides about them. */
 import { z } from 'zod';
 import { InfrabedError } from '../../core/errors.js';
-import { embeddedSite } from '../../testbed/inventory/inventory.js';
 import { cleanNode, enrollNode } from '../../testbed/lease/clean-node.js';
-import { enrollSite } from '../../testbed/node/enroll.js';
+import { defaultSite } from '../../testbed/lease/eligible.js';
+import { enrollFirst } from '../../testbed/lease/slots.js';
 import { quarantineNode, setMaintenance, type Decision } from '../../testbed/node/operate.js';
 import { nodeStates } from '../../testbed/node/states.js';
 import {
@@ -232,17 +232,9 @@ export const nodeOperations: readonly AnyOperation[] = [
   nodeShow,
 ];
 
-/** The nodes of this machine are there from the first look on, which is the one that writes. */
-async function enrollOwn({ store, clock }: Desk): Promise<void> {
-  const site = await embeddedSite();
-  const known = await store.db
-    .selectFrom('nodes')
-    .select('name')
-    .where('site', '=', site.name)
-    .limit(1)
-    .execute();
-  if (known.length > 0) return;
-  await store.db.transaction().execute((db) => enrollSite(db, site, clock));
+/** The nodes of this machine are there from the first look on. */
+async function enrollOwn(desk: Desk): Promise<void> {
+  await enrollFirst(desk, await defaultSite());
 }
 
 /** Site and name. A name that no site has is left for whoever looks it up to refuse. */

@@ -4,6 +4,7 @@ import { leaseOperations } from './leases.js';
 import { nodeOperations } from './nodes.js';
 import type { AnyOperation } from './operation.js';
 import { siteOperations } from './sites.js';
+import { trialOperations } from './trials.js';
 import { userOperations } from './users.js';
 
 export const operations: readonly AnyOperation[] = [
@@ -11,5 +12,6 @@ export const operations: readonly AnyOperation[] = [
   ...leaseOperations,
   ...nodeOperations,
   ...siteOperations,
+  ...trialOperations,
   ...userOperations,
 ];

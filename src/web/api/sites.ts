@@ -1,6 +1,9 @@
 /** Operations on sites: inventories taken in, listed, checked, and compared with what the machines report. */
 import { z } from 'zod';
 import { parseInventory, validateInventory } from '../../testbed/inventory/inventory.js';
+import { defaultSite, nodesOfSite } from '../../testbed/lease/eligible.js';
+import { inspectNodes } from '../../testbed/lease/inspect.js';
+import { enrollFirst } from '../../testbed/lease/slots.js';
 import { addSite, listSites, planSite, storedSites, type SitePlan } from '../../testbed/node/enroll.js';
 import { instant, isoUtc } from './instant.js';
 import { operation, type AnyOperation } from './operation.js';
@@ -66,8 +69,9 @@ export const siteList = operation({
   role: 'user',
   input: z.strictObject({}),
   output: z.object({ sites: z.array(siteShape) }),
-  async handle({ store }) {
-    const sites = await listSites(store);
+  async handle(desk) {
+    await enrollFirst(desk, await defaultSite());
+    const sites = await listSites(desk.store);
     return {
       sites: sites.map(({ name, isEmbedded, addedAt, ...site }) => ({
         site: name,
@@ -105,4 +109,56 @@ export const siteValidate = operation({
   },
 });
 
-export const siteOperations: readonly AnyOperation[] = [siteAdd, siteList, siteValidate];
+const inspectionShape = z.object({
+  node: z.string(),
+  outcome: z.enum(['matches', 'differs', 'not-inspected']),
+  state: z.string().describe('of the node afterwards: quarantined where it differs'),
+  why: z.string().optional().describe('it was not inspected'),
+  how: z.enum(['in-place', 'booted']).optional(),
+  differences: z
+    .array(
+      z.object({
+        field: z.string(),
+        kind: z.enum(['differs', 'missing', 'extra', 'moved', 'unknown']),
+        declared: z.string().nullable(),
+        reported: z.string().nullable(),
+        why: z.string().describe('it matters'),
+      }),
+    )
+    .default([]),
+  reported: z.looseObject({}).optional().describe('what the node says of its hardware'),
+});
+export type InspectionJson = z.output<typeof inspectionShape>;
+
+export const siteDiff = operation({
+  name: 'site.diff',
+  method: 'POST',
+  path: '/v1/sites/:site/diff',
+  summary: 'Compare nodes with their inventory; one that differs is quarantined',
+  role: 'operator',
+  slow: true,
+  input: z.strictObject({
+    site: z.string().min(1),
+    nodes: names.optional().describe('only these: local/n01, or n01; left out: all that are not retired'),
+  }),
+  output: z.object({ nodes: z.array(inspectionShape) }),
+  async handle(desk, { site, nodes }, actor) {
+    const { db } = desk.store;
+    await enrollFirst(desk, site);
+    // Names the sites there are, where this is none of them.
+    await nodesOfSite(db, site);
+    const rows = await db
+      .selectFrom('nodes')
+      .select('name')
+      .where('site', '=', site)
+      .where('retired', '=', 0)
+      .orderBy('name')
+      .execute();
+    const wanted = nodes?.map((name) => (name.includes('/') ? name : `${site}/${name}`));
+    const ground = { ...desk, controller: await desk.controller() };
+    const inspections = await inspectNodes(ground, wanted ?? rows.map((row) => row.name), actor);
+    return { nodes: inspections.map((one) => ({ differences: [], ...one })) };
+  },
+});
+
+export const siteOperations: readonly AnyOperation[] = [siteAdd, siteDiff, siteList, siteValidate];
