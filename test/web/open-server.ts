@@ -43,6 +43,7 @@ export async function openServer(more: Partial<ServerOptions> = {}): Promise<Ope
     signal: new AbortController().signal,
     backend: backends.fake({ stateDir: folder }),
     controller: () => Promise.resolve('c-test'),
+    trials: () => Promise.reject(new Error('No trial runs in these tests.')),
   };
   const root = { name: 'root', role: 'operator' } as const;
   const ada = await userAdd.handle(desk, { name: 'ada', role: 'user' }, root);
