@@ -135,4 +135,66 @@ export async function driverSuite(t: Test, backend: Backend, name: string): Prom
     await backend.sweep(new Set());
     t.same((await backend.sweep(new Set())).removed, [], 'a second sweep finds nothing');
   });
+
+  await t.test(
+    'a cluster belongs to one generation at a time, and runs on when it changes hands',
+    async (t) => {
+      const mine = await backend.create(spec(`${id}-f`, { nodes: ['node0'] }), nullJournal, silentHost);
+      t.teardown(() => backend.sweep(new Set()));
+      const conflict = { code: 'IB_LEASE_CONFLICT' };
+      const [node] = mine.nodes;
+      const bootId = (await node?.witness?.testify())?.bootId;
+      t.equal(mine.generation, 1);
+      await backend.fence(`${id}-f`, 3);
+      await backend.fence(`${id}-f`, 3);
+      await t.rejects(backend.fence(`${id}-f`, 2), conflict, 'an older one does not get it back');
+      for (const verb of ['on', 'off', 'softOff', 'cycle', 'reset'] as const)
+        await t.rejects(async () => node?.power[verb](), conflict, verb);
+      await t.rejects(async () => node?.witness?.exec({ argv: ['true'] }), conflict);
+      await t.rejects(async () => node?.witness?.execOwn({ argv: ['true'] }), conflict);
+      await t.rejects(async () => node?.network.dial(22), conflict);
+      await t.rejects(mine.destroy(), conflict);
+      const theirs = await backend.open(`${id}-f`, nullJournal);
+      t.equal(theirs.generation, 3);
+      t.equal((await theirs.nodes[0]?.witness?.testify())?.bootId, bootId, 'the node ran on');
+      t.match((await backend.proveClean(`${id}-f`, ['node0']))[0], { isClean: false, node: 'node0' });
+      await theirs.destroy();
+      t.match(await backend.proveClean(`${id}-f`, ['node0']), [
+        { isClean: true, node: 'node0', generation: 3 },
+      ]);
+      await t.rejects(
+        backend.create(spec(`${id}-f`), nullJournal, silentHost),
+        conflict,
+        'nor can it be made again',
+      );
+    },
+  );
+
+  await t.test('what is not there yet can be fenced, too', async (t) => {
+    await backend.fence(`${id}-g`, 5);
+    const again = (generation: number): Promise<unknown> =>
+      backend.create(spec(`${id}-g`, { nodes: ['node0'], generation }), nullJournal, silentHost);
+    await t.rejects(again(4), { code: 'IB_LEASE_CONFLICT' });
+    await t.rejects(backend.open(`${id}-g`, nullJournal), { code: 'IB_CLUSTER_UNKNOWN' });
+    await t.resolves(again(5));
+    await backend.sweep(new Set());
+    await t.rejects(again(5), { code: 'IB_LEASE_CONFLICT' }, 'who lost it by a sweep cannot make it again');
+  });
+
+  await t.test('a sweep asks what to keep after it has listed what there is', async (t) => {
+    const made = spec(`${id}-h`, { nodes: ['node0'] });
+    const late = async (): Promise<ReadonlySet<string>> => {
+      await backend.create(made, nullJournal, silentHost);
+      return new Set();
+    };
+    t.same(await backend.sweep(late), { removed: [], failed: [] });
+    t.equal(await (await backend.open(made.id, nullJournal)).nodes[0]?.power.state(), 'on');
+    await backend.sweep(new Set());
+  });
+
+  await t.test('a probe finds a backend that can make nodes, and leaves nothing', async (t) => {
+    t.same(await backend.probe(), { ok: true });
+    t.same((await backend.sweep(new Set())).removed, []);
+    await t.rejects(backend.probe(AbortSignal.abort()), { code: 'IB_CANCELLED' });
+  });
 }

@@ -1,5 +1,5 @@
 /** The driver room without root: the fake under the common suite, and what the container backend decides. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,20 @@ import ssh2 from 'ssh2';
 import t from 'tap';
 import { withLock } from '../../src/core/lock.js';
 import type { ClusterState } from '../../src/testbed/driver/container/cluster-state.js';
+import {
+  act,
+  fenceFolder,
+  holdingOf,
+  markedEnvironment,
+  readFence,
+} from '../../src/testbed/driver/container/fence.js';
 import { inotifyCheck, kernelCheck, sizeCheck } from '../../src/testbed/driver/container/host-checks.js';
+import {
+  markedGenerations,
+  processesOf,
+  type HostProcess,
+} from '../../src/testbed/driver/container/host-processes.js';
+import { powerActs } from '../../src/testbed/driver/container/power-log.js';
 import { cgroupLayout, clusterNames } from '../../src/testbed/driver/container/host.js';
 import { BuildProgress } from '../../src/testbed/driver/container/image-build.js';
 import { layerNames, planLayers } from '../../src/testbed/driver/container/image-layers.js';
@@ -331,4 +344,88 @@ t.test('a lock is held by one at a time, and a waiter can give up', async (t) =>
     { message: 'inside' },
   );
   await withLock(path, work);
+});
+
+t.test('of several that take a cluster at once the newest gets it', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'infrabed-fence-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const take = (generation: number): Promise<unknown> => {
+    const holding = holdingOf(folder, { tag: 'abcdef', id: 'c1', generation });
+    return act(holding, 'take', { folder: join(folder, 'clusters', 'c1') });
+  };
+  const outcomes = await Promise.allSettled([4, 9, 5, 7].map(take));
+  for (const outcome of outcomes)
+    if (outcome.status === 'rejected') t.match(outcome.reason, { code: 'IB_LEASE_CONFLICT' });
+  t.equal(outcomes[1]?.status, 'fulfilled');
+  const { state: now } = await readFence(fenceFolder(folder, 'c1'));
+  t.same(
+    now,
+    { kind: 'floor', generation: 9 },
+    'there is no cluster: only the tenth or a later one can be made',
+  );
+  const late = act(holdingOf(folder, { tag: 'abcdef', id: 'c1', generation: 9 }), 'off', {});
+  await t.rejects(late, { code: 'IB_LEASE_CONFLICT' });
+});
+
+t.test('a take-over kills what acts for an older generation, stopped or not, and nothing else', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'infrabed-fence-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const sleeper = (env: Record<string, string>): ChildProcess => {
+    const child = spawn('sleep', ['300'], { stdio: 'ignore', env: { ...process.env, ...env } });
+    t.teardown(() => child.kill('SIGKILL'));
+    return child;
+  };
+  const marked = (id: string, generation: number): ChildProcess =>
+    sleeper(markedEnvironment(holdingOf(folder, { tag: 'fedcba', id, generation })));
+  const [old, paused] = [marked('c1', 1), marked('c1', 2)];
+  paused.kill('SIGSTOP');
+  const others = [marked('c1', 3), marked('c1-b', 1), sleeper({})];
+  const ends = [old, paused].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+  await act(holdingOf(folder, { tag: 'fedcba', id: 'c1', generation: 3 }), 'take', {
+    folder: `${folder}/none`,
+  });
+  await Promise.all(ends);
+  t.same(
+    [old, paused].map((child) => child.signalCode),
+    ['SIGKILL', 'SIGKILL'],
+  );
+  for (const child of others) t.equal(child.exitCode ?? child.signalCode, null);
+});
+
+t.test('processes of a cluster are known by mark, command line and owner', (t) => {
+  const process = (pid: number, about: Partial<HostProcess>): HostProcess => ({
+    pid,
+    uid: 0,
+    command: [],
+    environment: [],
+    ...about,
+  });
+  const all = [
+    process(1, { environment: ['INFRABED_CLUSTER=abcdef-c1:7'] }),
+    process(2, { environment: ['INFRABED_CLUSTER=abcdef-c1-b:9'] }),
+    process(3, { command: ['/bin/sh', '/s/clusters/c1/nodes/node0'] }),
+    process(4, { command: ['/bin/sh', '/s/clusters/c10'] }),
+    process(5, { uid: 65536 * 3 + 1000 }),
+    process(6, { environment: ['INFRABED_CLUSTER=012345-c1:7', 'INFRABED_CLUSTER=abcdef-../x:7'] }),
+  ];
+  const cluster = { tag: 'abcdef', id: 'c1', folder: '/s/clusters/c1', uidBase: 65536 * 3 };
+  t.same(processesOf(all, cluster), [1, 3, 5]);
+  t.same(
+    [...markedGenerations(all, 'abcdef')],
+    [
+      ['c1', 7],
+      ['c1-b', 9],
+    ],
+  );
+  t.end();
+});
+
+t.test('power acts are read back in their order, and there are none before the first', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'infrabed-power-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  t.same(await powerActs(folder), []);
+  const line = { atMs: 1, cluster: 'c1', node: 'node0', generation: 2, act: 'on', state: 'begin' };
+  const lines = [line, { ...line, state: 'done' }];
+  writeFileSync(join(folder, 'power.log'), lines.map((one) => `${JSON.stringify(one)}\n`).join(''));
+  t.same(await powerActs(folder), lines);
 });

@@ -9,7 +9,7 @@ import { hostProcesses, processesOf } from './host-processes.js';
 import { networkNames } from './network.js';
 import { lastBootOf, pastOf, type Past } from './past.js';
 import { sharedUidBase } from './uid-mapping.js';
-import { rangeOwners } from './uid-range.js';
+import { rangeOwnerOf, rangeOwners } from './uid-range.js';
 
 /** Changes nothing. What was known of the nodes before they went comes from the record beside the fence. */
 export async function proveClean(
@@ -56,9 +56,10 @@ async function sharedParts(context: ClusterContext, id: string, past?: Past): Pr
   const tag = await stateTag(context.stateFolder);
   const { netns } = clusterNames(tag, id);
   const folder = clusterFolder(context.stateFolder, id);
-  // Where all clusters share one range, its processes may be another cluster's.
-  const uidBase = past === undefined || past.uidBase === sharedUidBase ? {} : { uidBase: past.uidBase };
-  const processes = processesOf(await hostProcesses(), { tag, id, folder, ...uidBase });
+  const all = await hostProcesses();
+  // Asked after the search: a range that was given back may be another cluster's by now, and so may its processes.
+  const uidBase = past === undefined ? undefined : await ownRange(past.uidBase, folder);
+  const processes = processesOf(all, { tag, id, folder, ...(uidBase === undefined ? {} : { uidBase }) });
   const claims = (await rangeOwners()).includes(folder);
   return [
     { what: 'cluster folder', found: present(folder) },
@@ -66,4 +67,11 @@ async function sharedParts(context: ClusterContext, id: string, past?: Past): Pr
     { what: 'processes', found: processes.length > 0 ? `pids ${processes.join(', ')}` : null },
     { what: 'user id range', found: claims ? `claimed by ${folder}` : null },
   ];
+}
+
+/** The range, unless it is another's: all clusters have the same one where layers are copied. */
+async function ownRange(uidBase: number, folder: string): Promise<number | undefined> {
+  if (uidBase === sharedUidBase) return undefined;
+  const owner = await rangeOwnerOf(uidBase);
+  return owner === undefined || owner === folder ? uidBase : undefined;
 }

@@ -28,12 +28,6 @@ VERBS = {
 UNCHECKED = {"make", "take", "retire"}
 
 
-def stop_here(verb):
-    """Where a test stops this process between the check and the act."""
-    if os.environ.get("INFRABED_FAILPOINT") == "stop:container.act.%s#1" % verb:
-        os.kill(os.getpid(), 19)
-
-
 def main():
     verb = sys.argv[1]
     request = json.load(sys.stdin)
@@ -41,7 +35,7 @@ def main():
     if verb not in UNCHECKED:
         # Held until this process ends.
         request["lock"] = guarded.enter(request["generation"])
-        stop_here(verb)
+        fence.stop_here(verb)
     return VERBS[verb](guarded, request) or {}
 
 

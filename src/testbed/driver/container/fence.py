@@ -185,3 +185,9 @@ def ancestors():
         except OSError:
             break
     return found
+
+
+def stop_here(verb):
+    """Where a test stops this process between the check and the act."""
+    if os.environ.get("INFRABED_FAILPOINT") == "stop:container.act.%s#1" % verb:
+        os.kill(os.getpid(), signal.SIGSTOP)

@@ -33,6 +33,7 @@ def make(guarded, request):
     # The change of the lock may let somebody in between: so it is checked again.
     fcntl.flock(lock, fcntl.LOCK_SH)
     guarded.check(generation)
+    fence.stop_here("make")
     return fill(guarded, request)
 
 

@@ -54,6 +54,10 @@ export async function rangeOwners(): Promise<string[]> {
   return owners.filter((owner): owner is string => owner !== undefined && owner !== '');
 }
 
+/** Who has claimed the range that begins there, if anybody. */
+export const rangeOwnerOf = (uidBase: number): Promise<string | undefined> =>
+  rangeOwner(join(registry(), String(uidBase / rangeSize)));
+
 async function rangeOwner(path: string): Promise<string | undefined> {
   try {
     return (await readFile(path, 'utf8')).trim();

@@ -80,10 +80,11 @@ export function createFakeBackend(options: FakeBackendOptions = {}): Backend {
       const found = clusters.has(clusterId) ? `the cluster ${clusterId}` : null;
       return Promise.resolve(nodes.map((node) => evidence(node, found, fences.get(clusterId) ?? null)));
     },
-    probe(signal) {
-      throwIfAborted(signal);
-      return Promise.resolve(options.probe?.() ?? { ok: true });
-    },
+    probe: (signal) =>
+      Promise.resolve().then(() => {
+        throwIfAborted(signal);
+        return options.probe?.() ?? { ok: true };
+      }),
     async sweep(keep) {
       const listed = [...clusters.values()];
       const kept = typeof keep === 'function' ? await keep() : keep;
