@@ -15,7 +15,7 @@ t.test('many processes that reserve at once get what they asked for, and nobody 
   t.teardown(() => store.close());
   const ground = { store, settings: defaultSettings, clock: systemClock };
   await findSlots(ground, { nodes: { count: 1 }, durationMs: 3_600_000 });
-  const [processes, each] = [6, 8];
+  const [processes, each] = [4, 8];
   const child = [asset('test/testbed/reserve-child.ts'), stateDir, 'local', String(each)];
   await Promise.all(
     Array.from({ length: processes }, () =>

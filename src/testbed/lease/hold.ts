@@ -12,8 +12,7 @@ import { recordChange } from '../../record/store/changes.js';
 import { controllerIsAlive } from '../../record/store/controllers.js';
 import type { Database } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
-import { untouchedProof } from '../node/clean-proof.js';
-import { nodeRow, transition } from '../node/transition.js';
+import { transition } from '../node/transition.js';
 import type { CleanProof } from '../node/transition.js';
 import { assertMayChange, forOther, iso } from './ground.js';
 import type { Ground } from './ground.js';
@@ -200,12 +199,6 @@ export async function putDownLease(
     await recordChange(db, clock, { actor, kind: 'lease.put-down', subject: lease.id });
   });
   lose(lease, `The lease ${lease.id} was put down.`);
-}
-
-/** The proof for a node of a lease on which nothing was ever made. */
-export async function stillClean(db: Kysely<Database>, node: string): Promise<CleanProof | undefined> {
-  const { clean_record: previous } = await nodeRow(db, node);
-  return previous === null ? undefined : untouchedProof(previous);
 }
 
 /**
