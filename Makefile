@@ -1,8 +1,8 @@
 # The two commands a newcomer needs: make demo, make test. Both install what is missing first (make setup).
-.PHONY: setup demo test bench lint build
+.PHONY: setup demo test crashtest bench lint build
 
 # Root is needed for containers; sudo is used where you are not root.
-AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI)
+AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,JOBS,SECOND)
 
 # By its full path: sudo's own PATH does not lead to a Node.js of nvm or /opt.
 NODE := $(shell command -v node || echo node)
@@ -19,6 +19,10 @@ demo: setup
 # With FILES="word ..." only the test files whose name holds a word, and no lint.
 test: setup $(if $(FILES),,lint)
 	@$(AS_ROOT) $(NODE) scripts/test.mjs $(FILES)
+
+# Kills a controller at every failpoint of one trial and lets the next go on; see docs/crash-safety.md.
+crashtest: setup
+	@$(AS_ROOT) $(NODE) --import=tsx test/crash/main.ts
 
 bench: setup
 	@$(AS_ROOT) $(NODE) --import=tsx bench/index.ts

@@ -1,11 +1,15 @@
+// A controller that dies, is stopped or interrupted: whatever the instant, the next one picks up. The whole of it is `make crashtest`.
 import { spawn, type ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pLimit from 'p-limit';
 import t, { type Test } from 'tap';
+import { waitFor } from '../../src/core/clock.js';
 import { packageRoot } from '../../src/core/paths.js';
-import { phaseNames, type PhaseName } from '../../src/record/bundle/schema.js';
+import { verifyBundleFiles } from '../../src/record/bundle/files.js';
 import { verifyLedger } from '../../src/record/ledger/verify.js';
-import { afterCrash } from '../../src/trial/run/phases.js';
+import { openStore } from '../../src/record/store/store.js';
+import { killAndResume, undisturbed } from '../crash/kill-and-resume.js';
 import { heldNodes, leftovers, newStateDir, openEnvironment, removeStateDir } from './trial-harness.js';
 import { needsRoot } from './needs-root.js';
 
@@ -21,15 +25,20 @@ interface Ended {
   stderr: string;
 }
 
-/** Runs the command line as a process of its own; `onLine` sees its progress and may end it. */
-function infrabed(
+interface RunOptions {
+  env?: Record<string, string>;
+  /** Sees the progress, and may end the process. */
+  onLine?: (line: string, child: ChildProcess) => void;
+}
+
+function startInfrabed(
   stateDir: string,
   args: readonly string[],
-  onLine: (line: string, child: ChildProcess) => void = () => undefined,
-): Promise<Ended> {
+  options: RunOptions = {},
+): { child: ChildProcess; ended: Promise<Ended> } {
   const child = spawn(process.execPath, ['--import=tsx', join(packageRoot, 'test/e2e/cli.ts'), ...args], {
     cwd: packageRoot,
-    env: { ...process.env, INFRABED_STATE_DIR: stateDir },
+    env: { ...process.env, INFRABED_STATE_DIR: stateDir, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const ended: Ended = { exitStatus: null, signal: null, stdout: '', stderr: '' };
@@ -39,11 +48,19 @@ function infrabed(
     ended.stderr += chunk.toString();
     const lines = (rest + chunk.toString()).split('\n');
     rest = lines.pop() ?? '';
-    for (const line of lines) onLine(line, child);
+    for (const line of lines) options.onLine?.(line, child);
   });
-  return new Promise((resolve) => {
-    child.on('close', (exitStatus, signal) => resolve({ ...ended, exitStatus, signal }));
-  });
+  return {
+    child,
+    ended: new Promise((resolve) => {
+      child.on('close', (exitStatus, signal) => resolve({ ...ended, exitStatus, signal }));
+    }),
+  };
+}
+
+/** Runs the command line as a process of its own. */
+function infrabed(stateDir: string, args: readonly string[], onLine?: RunOptions['onLine']): Promise<Ended> {
+  return startInfrabed(stateDir, args, onLine === undefined ? {} : { onLine }).ended;
 }
 
 const jsonLines = (text: string): Record<string, unknown>[] =>
@@ -59,48 +76,165 @@ async function nothingLeft(t: Test, stateDir: string): Promise<void> {
   t.same(leftovers(stateDir), [], 'nothing is left on the machine');
 }
 
-/** Phases so short that the trial may be over before the kill comes. */
-const brief: ReadonlySet<PhaseName> = new Set(['clean', 'release']);
-
-/** Kills the controller in the middle of a phase, then sweeps, and looks at what is left. */
-async function killedIn(phase: PhaseName, t: Test): Promise<void> {
-  const stateDir = newStateDir();
-  const killed = await infrabed(stateDir, ['run', task, '--agent', 'oracle'], (line, child) => {
-    if (line.startsWith(`${phase} ...`)) setTimeout(() => child.kill('SIGKILL'), 60);
-  });
-  const swept = await infrabed(stateDir, ['sweep', '--json']);
-  t.equal(swept.exitStatus, 0, swept.stderr);
-  const [found] = jsonLines(swept.stdout) as [
-    { trials: { phase: string; ended: string }[]; failed: string[] },
-  ];
-  const [trial] = jsonLines((await infrabed(stateDir, ['trial', 'list', '--json'])).stdout);
-  t.same(found.failed, []);
-  t.ok(killed.signal === 'SIGKILL' || brief.has(phase), 'the kill came in time');
-  if (killed.signal === 'SIGKILL') {
-    t.equal(found.trials.length, 1, 'the sweep says which trial died');
-    const diedIn = found.trials[0]?.phase as PhaseName;
-    t.ok(phaseNames.indexOf(diedIn) >= phaseNames.indexOf(phase), `it died in ${diedIn}`);
-    t.equal(found.trials[0]?.ended, afterCrash(diedIn));
-    t.equal(trial?.['outcome'], afterCrash(diedIn) === 'infra_error' ? 'infra_error' : null);
-  } else {
-    t.equal(trial?.['outcome'], 'resolved', 'the phase was over before the kill came');
-  }
-  t.match(await verifyLedger(String(trial?.['bundle'])), { ok: true }, 'its record verifies');
-  await nothingLeft(t, stateDir);
-  removeStateDir(stateDir);
-}
-
-// Three controllers at a time, each with a state folder of its own.
-const limit = pLimit(3);
+/** One for each kind of thing that can be cut in two: lease, cluster, window, gate, power, seal, clean, release. */
+const sample = [
+  'store.commit.bookings+changes+clean_records+leases+marks+nodes+sites.after#1',
+  'container.make.done#1',
+  'agent.exited#1',
+  'phase.running.begun#1',
+  'container.off.done#1',
+  'seal.sealed#1',
+  'container.remove.done#1',
+  'store.commit.bookings+changes+clean_records+leases+nodes.after#1',
+];
 
 void t.test(
-  'a controller killed in any phase leaves nothing that the next start does not clean up',
-  { jobs: 13 },
-  (t) => {
-    for (const phase of phaseNames) void t.test(`killed in ${phase}`, (t) => limit(() => killedIn(phase, t)));
-    t.end();
+  'killed at any of these points, a controller leaves nothing that the next one does not bring to its end',
+  async (t) => {
+    const { points, verdicts } = await undisturbed();
+    const limit = pLimit(3);
+    await Promise.all(
+      sample.map((point) =>
+        limit(async () => {
+          t.ok(points.includes(point), `${point} is a point of a trial`);
+          const { reached, problems, outcome, diedIn, stateDir } = await killAndResume(point, verdicts);
+          t.ok(reached, `killed at ${point}`);
+          t.same(problems, [], `${point}: died in ${String(diedIn)}, ended as ${String(outcome)}`);
+          if (problems.length === 0) removeStateDir(stateDir);
+          else t.comment(`kept: ${stateDir}`);
+        }),
+      ),
+    );
   },
 );
+
+/** The one trial of a state folder. */
+async function trialIn(stateDir: string): Promise<{ id: string; lease: string; bundle: string }> {
+  const store = await openStore(stateDir);
+  const row = await store.db.selectFrom('trials').selectAll().executeTakeFirstOrThrow();
+  await store.close();
+  return { id: row.id, lease: row.lease ?? '', bundle: row.bundle };
+}
+
+/** Time that passes while nobody waits: the lease ended that long ago. */
+async function endLease(stateDir: string, lease: string, agoMs: number): Promise<void> {
+  const store = await openStore(stateDir);
+  const ends_at = Date.now() - agoMs;
+  await store.db
+    .updateTable('leases')
+    .set({ ends_at, starts_at: ends_at - 60_000 })
+    .where('id', '=', lease)
+    .execute();
+  await store.db.deleteFrom('bookings').where('lease', '=', lease).execute();
+  await store.close();
+}
+
+const isStopped = (pid: number): boolean => / T /.test(readFileSync(`/proc/${String(pid)}/stat`, 'utf8'));
+
+void t.test(
+  'a controller that was stopped past the end of its lease changes nothing when it wakes',
+  async (t) => {
+    const stateDir = newStateDir();
+    const { child, ended } = startInfrabed(stateDir, ['run', task], {
+      env: { INFRABED_FAILPOINT: 'stop:phase.immediate.begun#1' },
+    });
+    await waitFor('the controller to stop', () => (isStopped(child.pid ?? 0) ? true : undefined), {
+      timeoutMs: 600_000,
+      intervalMs: 200,
+    });
+    const { id, lease, bundle } = await trialIn(stateDir);
+    await endLease(stateDir, lease, 3_600_000);
+    const swept = await infrabed(stateDir, ['sweep', '--json']);
+    t.equal(swept.exitStatus, 0, swept.stderr);
+    t.match(jsonLines(swept.stdout)[0], {
+      trials: [{ trial: id, phase: null, ended: 'cancelled' }],
+      failed: [],
+    });
+    const record = readFileSync(join(bundle, 'ledger.jsonl'), 'utf8');
+    const manifest = readFileSync(join(bundle, 'bundle.json'), 'utf8');
+    child.kill('SIGCONT');
+    const woken = await ended;
+    t.equal(woken.exitStatus, 3);
+    t.match(woken.stderr, /IB_LEASE_CONFLICT/);
+    t.equal(readFileSync(join(bundle, 'ledger.jsonl'), 'utf8'), record, 'the record is as it was');
+    t.equal(readFileSync(join(bundle, 'bundle.json'), 'utf8'), manifest, 'and so is the manifest');
+    t.match(await verifyLedger(bundle), { ok: true });
+    const [listed] = jsonLines((await infrabed(stateDir, ['trial', 'list', '--json'])).stdout);
+    t.match(listed, { trial: id, outcome: 'cancelled' });
+    await nothingLeft(t, stateDir);
+    removeStateDir(stateDir);
+  },
+);
+
+void t.test("a person's lease that ends while a trial runs on it ends the trial in order", async (t) => {
+  const stateDir = newStateDir();
+  const reserved = await infrabed(stateDir, [
+    'reserve',
+    '--nodes',
+    '3',
+    '--for',
+    '2h',
+    '--why',
+    'test',
+    '--json',
+  ]);
+  t.equal(reserved.exitStatus, 0, reserved.stderr);
+  const lease = String(jsonLines(reserved.stdout)[0]?.['id']);
+  let over: Promise<void> | undefined;
+  const ended = await infrabed(stateDir, ['run', task, '--lease', lease, '--json'], (line) => {
+    if (line.startsWith('immediate ...')) over ??= endLease(stateDir, lease, 0);
+  });
+  await over;
+  t.equal(ended.exitStatus, 3, ended.stderr);
+  t.match(jsonLines(ended.stdout)[0], { outcome: 'cancelled' });
+  t.match(ended.stderr, /IB_LEASE_ENDED/);
+  const { bundle } = await trialIn(stateDir);
+  t.match(JSON.parse(readFileSync(join(bundle, 'bundle.json'), 'utf8')), {
+    ending: 'cancelled',
+    error: { code: 'IB_LEASE_ENDED' },
+  });
+  t.match(await verifyLedger(bundle), { ok: true });
+  t.same((await verifyBundleFiles(bundle)).problems, [], 'the bundle was saved and sealed');
+  t.equal((await infrabed(stateDir, ['sweep'])).exitStatus, 0, 'whatever is due is done at the next start');
+  await nothingLeft(t, stateDir);
+  removeStateDir(stateDir);
+});
+
+void t.test("a trial on a person's lease leaves it to them, with its nodes clean", async (t) => {
+  const stateDir = newStateDir();
+  const reserved = await infrabed(stateDir, [
+    'reserve',
+    '--nodes',
+    '3',
+    '--for',
+    '2h',
+    '--why',
+    'test',
+    '--json',
+  ]);
+  const lease = String(jsonLines(reserved.stdout)[0]?.['id']);
+  const ended = await infrabed(stateDir, ['run', task, '--lease', lease, '--json']);
+  t.match(jsonLines(ended.stdout)[0], { outcome: 'resolved' }, ended.stderr);
+  const store = await openStore(stateDir);
+  t.match(await store.db.selectFrom('leases').selectAll().where('id', '=', lease).execute(), [
+    { state: 'active', controller: null },
+  ]);
+  const nodes = await store.db.selectFrom('nodes').select('state').where('lease', '=', lease).execute();
+  t.same(
+    nodes.map(({ state }) => state),
+    ['leased', 'leased', 'leased'],
+  );
+  const cleaned = await store.db.selectFrom('clean_records').selectAll().where('lease', '=', lease).execute();
+  t.same(
+    cleaned.map(({ method }) => method),
+    ['container-destroyed', 'container-destroyed'],
+    'of the nodes it used',
+  );
+  await store.close();
+  t.equal((await infrabed(stateDir, ['lease', 'release', lease, '--yes'])).exitStatus, 0);
+  await nothingLeft(t, stateDir);
+  removeStateDir(stateDir);
+});
 
 void t.test('of two runs at once, Ctrl-C ends the one as cancelled and leaves the other alone', async (t) => {
   const stateDir = newStateDir();

@@ -8,6 +8,7 @@ import { BundleWriter } from '../../record/bundle/writer.js';
 import { openExistingCluster } from '../../testbed/cluster/create.js';
 import { nodeFactsSchema, type NodeFacts } from '../../testbed/facts/facts.js';
 import { adoptLease } from '../../testbed/lease/lease.js';
+import { removeEmptyRooms } from '../agent/limits.js';
 import type { WindowGap } from '../gate/window.js';
 import { loadTask } from '../task/load.js';
 import { trialOf } from './begin.js';
@@ -81,6 +82,10 @@ async function reopen(
   const asked = { task, admitted, agent, attempt, network, keep, control, agentPaths, signal };
   const identity = { id: row.id, nonce: request.nonce, startedAt: row.started_at, bundle };
   const trial = await trialOf(environment, lease === null ? asked : { ...asked, lease }, identity, progress);
+  trial.cleanups.push({
+    what: "agent's limits",
+    end: async () => void (await removeEmptyRooms((room) => room !== row.id)),
+  });
   return { trial, setAsideCount };
 }
 

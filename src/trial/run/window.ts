@@ -1,6 +1,7 @@
 /** The agent's window: gateway, sandbox, the agent itself, and the orderly end of everything it started. */
 import { join } from 'node:path';
 import { throwIfAborted } from '../../core/clock.js';
+import { failpoint } from '../../core/failpoint.js';
 import { packageRoot } from '../../core/paths.js';
 import { parseAgent, type Agent } from '../agent/agent.js';
 import { defaultLimits, makeRoom } from '../agent/limits.js';
@@ -30,10 +31,12 @@ export async function agentWindow(trial: Trial): Promise<void> {
   await guardTools(trial);
   const uid = agentUid(trial.id);
   const route = await openRoute(trial, uid);
+  failpoint('agent.route');
   const deadlineMs = environment.clock.now() + request.task.definition.agent.timeout_sec * 1000;
   const plan = await planSandbox(trial, agent, { uid, route, deadlineMs });
   const room = await makeRoom(trial.id, defaultLimits);
   trial.cleanups.push({ what: 'agent limits', end: () => room.remove() });
+  failpoint('agent.room');
   trial.journal.record({
     kind: 'agent.start',
     actor: 'controller',
@@ -50,12 +53,14 @@ export async function agentWindow(trial: Trial): Promise<void> {
       signal: AbortSignal.any([request.signal, route.recordLost]),
       clock: environment.clock,
     });
+    failpoint('agent.exited');
     trial.timedOut = exit.timedOut;
     trial.agentExit = { exitCode: exit.exitCode, signal: exit.signal, durationMs: exit.durationMs };
     trial.journal.record({ kind: 'agent.exit', actor: 'agent', node: null, payload: { ...exit } });
   } finally {
     // Closing belongs to the window: nothing of the agent may reach a node once its time is over.
     await route.close();
+    failpoint('agent.closed');
   }
   throwIfAborted(request.signal);
 }
