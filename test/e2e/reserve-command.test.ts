@@ -104,8 +104,9 @@ t.test('what cannot be reserved is refused with a code, a hint and the right exi
     [['lease', 'show', 'l-none'], 2, /^IB_LEASE_UNKNOWN/],
     [['calendar', '--days', '0'], 2, /^IB_USAGE/],
   ];
-  for (const [words, exitCode, stderr] of table) {
-    const ended = await infrabed(...words);
+  const all = await Promise.all(table.map(([words]) => infrabed(...words)));
+  for (const [index, [words, exitCode, stderr]] of table.entries()) {
+    const ended = all[index]!;
     t.match(ended, { exitCode, stderr, stdout: '' }, words.join(' '));
     t.match(ended.stderr, /\n {2}\S/, `a hint: ${words.join(' ')}`);
   }

@@ -31,7 +31,9 @@ export const calendarCommand: CliCommand<CalendarArguments> = {
       .example('$0 calendar --from tomorrow --days 1', 'one day, by the half hour'),
   handler: async (args, face) => {
     if (!Number.isInteger(args.days) || args.days < 1 || args.days > 31) {
-      throw new InfrabedError('IB_USAGE', '--days takes a whole number from 1 to 31.');
+      throw new InfrabedError('IB_USAGE', '--days takes a whole number from 1 to 31.', {
+        hint: 'For more, ask for several parts by --from.',
+      });
     }
     const nowMs = Date.now();
     const fromMs = startOfDay(parseTime(args.from, '--from', nowMs));
