@@ -1,20 +1,29 @@
-/** The desk of a command on this machine: the state folder, opened for one operation. */
+/**
+ * The state folder of this machine, opened for a command: its store and settings, what dead controllers left dealt with,
+ * and this process registered as a controller with a heartbeat once it acts on nodes.
+ */
+import { checkers } from '../../checkers/index.js';
+import type { Actor } from '../core/actor.js';
 import { systemClock } from '../core/clock.js';
+import type { IoHost } from '../core/io.js';
 import { stateDir } from '../core/paths.js';
-import { loadSettings, type Settings } from '../core/settings.js';
+import { loadSettings } from '../core/settings.js';
 import { loadSiteKey } from '../record/ledger/site-key.js';
 import { registerController, unregisterController } from '../record/store/controllers.js';
-import { openStore, type Store } from '../record/store/store.js';
+import { openStore } from '../record/store/store.js';
 import { backends } from '../testbed/driver/index.js';
-import type { Backend } from '../testbed/driver/driver.js';
 import { assertRecovered, describeRecovery, recover, type Recovery } from '../trial/run/recover.js';
+import type { TrialEnvironment } from '../trial/run/trial.js';
 import type { Desk } from '../web/api/operation.js';
 import type { Face } from './command.js';
+import { passTime, startHeartbeat, tellNotices } from './keeper.js';
 import { version } from './version.js';
 
 export interface OpenDesk {
   desk: Desk;
-  /** Forgets the controller, if there was one, and closes the store. */
+  /** Deals with what dead controllers left, once, and returns what that was. */
+  recover(): Promise<Recovery>;
+  /** Forgets the controller, if there was one, tells what is to be told, and closes the store. */
   close(): Promise<void>;
 }
 
@@ -30,47 +39,64 @@ export async function openDesk(
   const dir = stateDir();
   const settings = await loadSettings(dir);
   const store = await openStore(dir);
-  const backend = backends.container({ stateDir: dir, clock: systemClock });
+  const clock = systemClock;
+  const backend = backends.container({ stateDir: dir, clock });
+  const kept = { store, settings, clock, io: face.io };
+  const held = new Set<string>();
   let recovery: Promise<Recovery> | undefined;
-  let controller: Promise<string> | undefined;
+  let running: Promise<{ id: string; heartbeat: { stop(): Promise<void> } }> | undefined;
+  const grounds = async (): Promise<Parameters<typeof recover>[0]> => {
+    return { ...kept, stateDir: dir, backend, siteKey: await loadSiteKey(dir), version: version() };
+  };
   const recovered = (): Promise<Recovery> =>
-    (recovery ??= recoverHere(face, { stateDir: dir, settings, store, backend }));
+    (recovery ??= grounds().then((found) => recoverHere(found, face)));
+  const start = async (): Promise<{ id: string; heartbeat: { stop(): Promise<void> } }> => {
+    const done = await recovered();
+    if (options.goOn !== true) assertRecovered(done);
+    const id = await registerController(store, clock);
+    face.onSecondInterrupt(() => [...held]);
+    return { id, heartbeat: startHeartbeat(kept, id) };
+  };
+  const controller = async (): Promise<string> => (await (running ??= start())).id;
   const desk: Desk = {
-    store,
+    ...kept,
     stateDir: dir,
-    settings,
-    clock: systemClock,
-    io: face.io,
     signal: face.signal,
     backend,
-    controller: () =>
-      (controller ??= recovered().then((done) => {
-        if (options.goOn !== true) assertRecovered(done);
-        return registerController(store, systemClock);
-      })),
+    controller,
+    trials: async (actor: Actor, io: IoHost): Promise<TrialEnvironment> => ({
+      ...(await grounds()),
+      controller: await controller(),
+      checkers,
+      io,
+      owner: actor.name,
+      actor,
+      held,
+    }),
   };
   const close = async (): Promise<void> => {
     try {
-      if (controller !== undefined) await unregisterController(store, await controller);
+      if (running === undefined) return;
+      const { id, heartbeat } = await running;
+      await heartbeat.stop();
+      await tellNotices(kept);
+      await unregisterController(store, id);
     } finally {
       await store.close();
     }
   };
   try {
+    await passTime(kept);
     if (options.recovery) await recovered();
   } catch (error) {
     await store.close();
     throw error;
   }
-  return { desk, close };
+  return { desk, recover: recovered, close };
 }
 
-async function recoverHere(
-  face: Face,
-  grounds: { stateDir: string; settings: Settings; store: Store; backend: Backend },
-): Promise<Recovery> {
-  const siteKey = await loadSiteKey(grounds.stateDir);
-  const recovery = await recover({ ...grounds, siteKey, clock: systemClock, version: version() });
+async function recoverHere(grounds: Parameters<typeof recover>[0], face: Face): Promise<Recovery> {
+  const recovery = await recover(grounds);
   for (const message of describeRecovery(recovery)) face.io.notify({ type: 'warning', message });
   return recovery;
 }

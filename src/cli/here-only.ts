@@ -3,17 +3,16 @@ import { InfrabedError } from '../core/errors.js';
 
 /** By the words of the command, from the longest fitting one: what a person can do instead. */
 const hereOnly: ReadonlyMap<string, string> = new Map([
-  ['cluster', "Log in to the server's machine, where the cluster is."],
+  ['cluster ssh', "Log in to the server's machine, where the cluster is."],
   ['doctor', 'It looks at this machine: run it without INFRABED_SERVER.'],
   ['image', "Images lie on the server's machine: log in there."],
   ['ledger', 'It reads a bundle on this machine: run it without INFRABED_SERVER.'],
   ['resume', 'The server resumes by itself when it starts.'],
-  ['run', "Trials run on the server's machine: log in there."],
   ['serve', 'A server owns a state folder of this machine: run it without INFRABED_SERVER.'],
   ['sweep', 'The server does this by itself when it starts.'],
   ['task admit', "Trials run on the server's machine: log in there."],
   [
-    'trial',
+    'trial regrade',
     "Bundles lie on the server's machine: log in there, or run it without INFRABED_SERVER for a folder here.",
   ],
 ]);

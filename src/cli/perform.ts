@@ -20,8 +20,8 @@ import { version } from './version.js';
  */
 export async function perform<I, O>(face: Face, operation: Operation<I, O>, input: I): Promise<O> {
   const { io, signal } = face;
-  const server = process.env['INFRABED_SERVER'];
-  if (server) {
+  const server = serverNamed();
+  if (server !== undefined) {
     const address = parseServer(server, process.env['INFRABED_CA']);
     const token = await loadToken(process.env);
     return call(address, token, operation, input, { io, signal, version: version() });
@@ -35,6 +35,11 @@ export async function perform<I, O>(face: Face, operation: Operation<I, O>, inpu
   } finally {
     await opened.close();
   }
+}
+
+/** The server that commands go through, where there is one. */
+export function serverNamed(env: NodeJS.ProcessEnv = process.env): string | undefined {
+  return env['INFRABED_SERVER'] || undefined;
 }
 
 /** Who works on this machine without a server: root is the operator, named as whom sudo came from. */

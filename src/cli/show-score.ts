@@ -7,7 +7,12 @@ import type { Face } from './command.js';
 const notGraded: ReadonlySet<string> = new Set(['infra_error', 'verifier_error', 'cancelled']);
 
 /** The scorecard of one trial, or what there is where it was not graded. */
-export function showScore(score: TrialScore, json: boolean, face: Face): void {
+export function showScore(
+  score: TrialScore,
+  json: boolean,
+  face: Face,
+  options: { onServer?: boolean } = {},
+): void {
   if (notGraded.has(score.outcome)) face.exitStatus = 3;
   if (json) {
     face.printJson(score);
@@ -22,6 +27,10 @@ export function showScore(score: TrialScore, json: boolean, face: Face): void {
   }
   for (const line of terminalReport(score, { colour: face.interactive, columns: face.columns }))
     face.print(line);
-  face.print(`report: ${reportPath(score.bundle)}`);
+  face.print(
+    options.onServer === true
+      ? `report: infrabed trial report ${score.trial} --format html > ${score.trial}.html`
+      : `report: ${reportPath(score.bundle)}`,
+  );
   face.print('');
 }

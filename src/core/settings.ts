@@ -58,6 +58,12 @@ const settingsSchema = z.strictObject({
         .default(null),
     })
     .prefault({}),
+  agents: z
+    .strictObject({
+      /** Folders whose programs users of a server may run as agents; an operator may run any. */
+      folders: z.array(z.string().startsWith('/')).default(['/usr', '/opt']),
+    })
+    .prefault({}),
   health: z
     .strictObject({
       /** Idle nodes are probed about this often. 0: never. */

@@ -17,7 +17,7 @@ t.test('a command that works on this machine alone says so where a server is nam
     t.doesNotThrow(() => refuseThroughServer(words, undefined));
     t.doesNotThrow(() => refuseThroughServer(words, ''));
   }
-  for (const words of [['user', 'list'], ['task', 'list'], []]) {
+  for (const words of [['user', 'list'], ['task', 'list'], ['run', 'x'], ['cluster', 'up'], []]) {
     t.doesNotThrow(() => refuseThroughServer(words, 'unix:/x'), words.join(' '));
   }
   t.end();

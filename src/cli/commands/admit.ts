@@ -31,7 +31,7 @@ export const admitCommand: CliCommand<AdmitArguments> = {
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
     if (asRoot(face)) return;
-    const controller = await openController(face, checkers);
+    const controller = await openController(face);
     try {
       const { admission, path } = await admit({
         environment: controller.environment,

@@ -14,7 +14,7 @@ import type { ClusterJson } from '../../web/api/clusters.js';
 import { asRoot } from '../as-root.js';
 import { consent, withAsk, type AskArguments } from '../ask.js';
 import { toYargs } from '../command.js';
-import type { CliCommand, CliNoun, Face } from '../command.js';
+import type { CliCommand, CliNoun } from '../command.js';
 import { perform } from '../perform.js';
 import { parseDuration } from '../times.js';
 

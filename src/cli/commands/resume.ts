@@ -3,7 +3,6 @@ import { InfrabedError } from '../../core/errors.js';
 import { printable } from '../../core/printable.js';
 import { leftTrials, resumeAttempt, type LeftTrial } from '../../study/attempt/resume.js';
 import type { TrialEnvironment } from '../../trial/run/trial.js';
-import { checkers } from '../../../checkers/index.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand, Face } from '../command.js';
 import { openController } from '../controller.js';
@@ -31,7 +30,7 @@ export const resumeCommand: CliCommand<ResumeArguments> = {
       .example('$0 resume', 'all of it, one after the other'),
   handler: async (args, face) => {
     if (asRoot(face)) return;
-    const controller = await openController(face, checkers);
+    const controller = await openController(face);
     try {
       const { environment } = controller;
       const left = await wanted(environment, args.trial);

@@ -1,7 +1,7 @@
 /** `infrabed run`: one task, one agent, some attempts; the scorecard of each. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { InfrabedError } from '../../core/errors.js';
+import { InfrabedError, isErrorCode } from '../../core/errors.js';
 import { comparisonLines, writeComparison } from '../../review/report/index.js';
 import type { TrialScore } from '../../review/score/score.js';
 import { runAttempt } from '../../study/attempt/attempt.js';
@@ -11,9 +11,11 @@ import { parseAgent } from '../../trial/agent/agent.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { checkers } from '../../../checkers/index.js';
 import { imageLayers } from '../../trial/run/set-up.js';
-import type { CliCommand } from '../command.js';
+import type { CliCommand, Face } from '../command.js';
 import { openController } from '../controller.js';
+import { trialRun } from '../../web/api/trials.js';
 import { asRoot } from '../as-root.js';
+import { perform, serverNamed } from '../perform.js';
 import { goOnWithLeft } from '../go-on.js';
 import { showScore } from '../show-score.js';
 
@@ -79,11 +81,12 @@ export const runCommand: CliCommand<RunArguments> = {
     if (!Number.isInteger(args.attempts) || args.attempts < 1) {
       throw new InfrabedError('IB_USAGE', '--attempts takes a whole number from 1.');
     }
+    if (serverNamed() !== undefined) return runOnServer(args, face);
     const task = await findTask(args.task, taskFolders(), { checkers });
     for (const agent of args.agent) parseAgent(agent, task);
     const agentPaths = args['agent-path'].map(agentPath);
     if (asRoot(face)) return;
-    const controller = await openController(face, checkers);
+    const controller = await openController(face);
     const scores: TrialScore[] = [];
     try {
       const { backend } = controller.environment;
@@ -109,16 +112,50 @@ export const runCommand: CliCommand<RunArguments> = {
         showScore(score, args.json, face);
         if (error !== undefined) face.explain(error);
       }
-      if (!args.json && scores.length > 1) for (const line of comparisonLines(scores)) face.print(line);
-      if (args.scorecard !== undefined) {
-        await writeComparison(args.scorecard, scores);
-        face.io.notify({ type: 'info', message: `scorecard: ${resolve(args.scorecard)}` });
-      }
+      await compare(scores, args, face);
     } finally {
       await controller.close();
     }
   },
 };
+
+/** The same trials one after the other on the server, which looks at all of it: tasks and agents are its own. */
+async function runOnServer(args: RunArguments, face: Face): Promise<void> {
+  const { task, network, keep, lease } = args;
+  const scores: TrialScore[] = [];
+  for (const { agent, attempt } of plan(args)) {
+    if (face.signal.aborted) break;
+    face.io.notify({ type: 'info', message: `${task}, agent ${agent}` });
+    const { score, error } = await perform(face, trialRun, {
+      task,
+      agent,
+      attempt,
+      network,
+      keep,
+      agentPaths: args['agent-path'],
+      ...(lease === undefined ? {} : { lease }),
+    });
+    scores.push(score);
+    showScore(score, args.json, face, { onServer: true });
+    if (error !== null) {
+      const { code, message, hint } = error;
+      const options = hint === undefined ? {} : { hint };
+      face.explain(new InfrabedError(isErrorCode(code) ? code : 'IB_SERVER', message, options));
+    }
+  }
+  await compare(scores, args, face);
+}
+
+async function compare(
+  scores: readonly TrialScore[],
+  { json, scorecard }: Pick<RunArguments, 'json' | 'scorecard'>,
+  face: Face,
+): Promise<void> {
+  if (!json && scores.length > 1) for (const line of comparisonLines(scores)) face.print(line);
+  if (scorecard === undefined) return;
+  await writeComparison(scorecard, scores);
+  face.io.notify({ type: 'info', message: `scorecard: ${resolve(scorecard)}` });
+}
 
 /** A folder to be shown to the agent. @throws InfrabedError IB_USAGE before anything is built for it in vain. */
 function agentPath(path: string): string {

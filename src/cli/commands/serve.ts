@@ -1,14 +1,15 @@
 /** `infrabed serve`: the state folder of this machine, for everybody who has a token. */
-import { once } from 'node:events';
 import { join } from 'node:path';
+import { controllerActor } from '../../core/actor.js';
 import { InfrabedError } from '../../core/errors.js';
 import { runtimeDir } from '../../core/paths.js';
 import { operations } from '../../web/api/operations.js';
-import type { AnyOperation, Desk } from '../../web/api/operation.js';
+import type { AnyOperation } from '../../web/api/operation.js';
 import { startServer, type ServerOptions, type TlsListener } from '../../web/api/server.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand, Face } from '../command.js';
 import { openDesk } from '../desk.js';
+import { keepSite } from '../keeper.js';
 import { version } from '../version.js';
 
 interface ServeArguments {
@@ -53,7 +54,7 @@ export async function serve(
     const server = await startServer({ operations: list, desk, version: version(), ...listeners });
     try {
       for (const address of server.addresses) face.print(`listening at ${address}`);
-      await keep(desk);
+      await keepSite(await desk.trials(controllerActor, desk.io), desk.signal);
     } finally {
       await server.close();
     }
@@ -61,11 +62,6 @@ export async function serve(
   } finally {
     await opened.close();
   }
-}
-
-/** What the server does by itself until it is asked to end. */
-async function keep(desk: Desk): Promise<void> {
-  if (!desk.signal.aborted) await once(desk.signal, 'abort');
 }
 
 /** @throws InfrabedError IB_USAGE when the three do not come together. */

@@ -1,8 +1,9 @@
 /** `infrabed sweep`: what controllers that died left on this machine is removed, and named. */
+import { silentHost } from '../../core/io.js';
 import { describeRecovery } from '../../trial/run/recover.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand } from '../command.js';
-import { recoverState } from '../controller.js';
+import { openDesk } from '../desk.js';
 
 interface SweepArguments {
   json: boolean;
@@ -21,8 +22,9 @@ export const sweepCommand: CliCommand<SweepArguments> = {
       .example('$0 sweep', 'clusters of running trials and kept clusters stay'),
   async handler(args, face) {
     if (asRoot(face)) return;
-    const { grounds, recovery } = await recoverState();
-    await grounds.store.close();
+    const opened = await openDesk({ ...face, io: silentHost }, { recovery: false });
+    const recovery = await opened.recover();
+    await opened.close();
     if (recovery.failed.length > 0) face.exitStatus = 3;
     if (args.json) {
       face.printJson(recovery);

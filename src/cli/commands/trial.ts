@@ -11,23 +11,14 @@ import { reporters, terminalReport, writeHtmlReport } from '../../review/report/
 import { gradeBundle, loadScore, saveScore } from '../../review/score/grade.js';
 import type { TrialScore } from '../../review/score/score.js';
 import { checkers } from '../../../checkers/index.js';
+import { trialList, trialReport, type ListedTrial } from '../../web/api/trials.js';
 import { asRootToLook } from '../as-root.js';
 import { namedBundle } from '../bundle-argument.js';
+import { perform, serverNamed } from '../perform.js';
 import { toYargs, type CliCommand, type CliNoun, type Face } from '../command.js';
 
 interface ListArguments {
   json: boolean;
-}
-
-/** One line of `trial list --json`. */
-interface ListedTrial {
-  trial: string;
-  task: string;
-  agent: string;
-  /** null while it runs. */
-  outcome: string | null;
-  reward: number | null;
-  bundle: string;
 }
 
 const list: CliCommand<ListArguments> = {
@@ -38,8 +29,9 @@ const list: CliCommand<ListArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object a trial' })
       .example('$0 trial list --json', 'for other programs'),
   handler: async ({ json }, face) => {
-    if (asRootToLook(face)) return;
-    const trials = await storedTrials(stateDir());
+    const isElsewhere = serverNamed() !== undefined;
+    if (!isElsewhere && asRootToLook(face)) return;
+    const trials = isElsewhere ? (await perform(face, trialList, {})).trials : await storedTrials(stateDir());
     if (json) for (const trial of trials) face.printJson(trial);
     else for (const line of listing(trials)) face.print(line);
   },
@@ -52,7 +44,7 @@ async function storedTrials(state: string): Promise<ListedTrial[]> {
   try {
     return await store.db
       .selectFrom('trials')
-      .select(['id as trial', 'task', 'agent', 'outcome', 'reward', 'bundle'])
+      .select(['id as trial', 'task', 'agent', 'owner', 'outcome', 'reward', 'bundle'])
       .orderBy('started_at')
       .orderBy('id')
       .execute();
@@ -100,11 +92,21 @@ const show: CliCommand<ShowArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object' })
       .example('$0 trial show t-20260115-093000-abcd', 'what it achieved, and where it failed'),
   handler: async (args, face) => {
+    if (serverNamed() !== undefined) {
+      face.print(await reportFromServer(args.trial, args.json ? 'json' : 'terminal', face));
+      return;
+    }
     if (asRootToLook(face, args.trial)) return;
     const { dir } = await namedBundle(args.trial);
     present(await scoreOf(dir), args.json, face);
   },
 };
+
+/** The text of a report whose bundle lies on the server's machine. */
+async function reportFromServer(trial: string, format: keyof typeof reporters, face: Face): Promise<string> {
+  const asked = { trial, format, columns: face.columns, colour: face.interactive };
+  return (await perform(face, trialReport, asked)).text.trimEnd();
+}
 
 /** The score that was kept; a bundle that was never graded is graded now, without writing into it. */
 async function scoreOf(dir: string): Promise<TrialScore> {
@@ -125,7 +127,8 @@ interface ReportArguments {
 
 const report: CliCommand<ReportArguments> = {
   command: 'report <trial>',
-  describe: 'report on a trial; html is written into its bundle, and its path printed',
+  describe:
+    'report on a trial; html is written into its bundle, and its path printed (through a server: the page itself)',
   builder: (yargs) =>
     yargs
       .positional('trial', trialArgument)
@@ -136,6 +139,10 @@ const report: CliCommand<ReportArguments> = {
       })
       .example('$0 trial report t-20260115-093000-abcd --format html', 'one page to open in a browser'),
   handler: async ({ trial, format }, face) => {
+    if (serverNamed() !== undefined) {
+      face.print(await reportFromServer(trial, format, face));
+      return;
+    }
     if (asRootToLook(face, trial)) return;
     const { dir } = await namedBundle(trial);
     const score = await scoreOf(dir);

@@ -12,8 +12,11 @@ import { WritePoints } from './write-points.js';
 
 export type { Database } from './schema.js';
 
-/** How long a statement waits for another controller's write before it gives up. */
-const defaultBusyTimeoutMs = 15_000;
+/**
+ * How long a statement waits for other controllers' writes before it gives up. SQLite lets whoever asks next go first,
+ * not whoever waits longest, so twenty that reserve at once need patience.
+ */
+const defaultBusyTimeoutMs = 60_000;
 
 export interface Store {
   readonly db: Kysely<Database>;

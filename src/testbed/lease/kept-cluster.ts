@@ -258,10 +258,11 @@ export async function clearAway(
   } catch (error) {
     if (!isInfrabedError(error, 'IB_CLUSTER_UNKNOWN')) throw error;
     // The backend's own record is gone, so only a search finds what may be left.
-    const report = await withClusterLock(stateDir, async () => {
+    const others = async (): Promise<Set<string>> => {
       const rows = await store.db.selectFrom('clusters').select('id').where('id', '!=', id).execute();
-      return backend.sweep(new Set(rows.map((row) => row.id)));
-    });
+      return new Set(rows.map((row) => row.id));
+    };
+    const report = await withClusterLock(stateDir, () => backend.sweep(others));
     if (report.failed.length > 0)
       throw new InfrabedError('IB_NODE_FAILED', report.failed.join(' '), { cause: error });
   }

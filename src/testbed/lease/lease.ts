@@ -15,7 +15,7 @@ import type { Database } from '../../record/store/schema.js';
 import type { Store } from '../../record/store/store.js';
 import { embeddedSite } from '../inventory/inventory.js';
 import type { Site } from '../inventory/inventory.js';
-import { destroyedProof, untouchedProof } from '../node/clean-proof.js';
+import { untouchedProof } from '../node/clean-proof.js';
 import { enrollSite } from '../node/enroll.js';
 import { nodeRow, transition } from '../node/transition.js';
 import type { CleanProof, Fence, NodeFault } from '../node/transition.js';
@@ -194,30 +194,23 @@ export async function giveNodesBack(
   { clean, clock, actor }: { clean?: CleanProofs; clock: Clock; actor: Actor },
 ): Promise<void> {
   for (const { name, state } of await heldNodes(db, lease.id)) {
-    const proof = clean?.get(name) ?? (await proofOf(db, lease, name, state));
+    const proof = clean?.get(name) ?? (await untouchedOrThrow(db, name, state));
     if (state !== 'cleaning') await transition(db, name, 'cleaning', { lease, actor, clock });
     await transition(db, name, 'available', { lease, clean: proof, actor, clock });
   }
 }
 
-/** What the store itself can tell: nothing was ever made of the node, or no cluster of the lease is left. */
-async function proofOf(db: Kysely<Database>, lease: Fence, node: string, state: string): Promise<CleanProof> {
+/**
+ * The store itself can tell only that nothing was ever made of a node; for any other, whoever ends the lease brings what
+ * the backend read back.
+ */
+async function untouchedOrThrow(db: Kysely<Database>, node: string, state: string): Promise<CleanProof> {
   const { clean_record: previous } = await nodeRow(db, node);
   if (state === 'leased' && previous !== null) return untouchedProof(previous);
-  // Weaker than what the backend reads back, which callers hand over where there was a cluster.
-  return destroyedProof(
-    {
-      node,
-      method: 'store',
-      isClean: true,
-      parts: [{ what: `cluster of the lease ${lease.id} in the store`, found: null }],
-      imageHash: null,
-      generation: lease.generation,
-      hostKey: null,
-      lastBootId: null,
-    },
-    lease.generation,
-  );
+  throw new InfrabedError('IB_NODE_STATE', `${node} was used, and there is no proof that it is clean.`, {
+    hint: 'Run "infrabed sweep", or let an operator clean it: "infrabed node clean".',
+    details: { node, state },
+  });
 }
 
 /** Ends a lease whose nodes could not be cleaned: they are quarantined with the fault, never lent. */

@@ -9,6 +9,7 @@ import type { IoHost } from '../../core/io.js';
 import type { Settings } from '../../core/settings.js';
 import type { Store } from '../../record/store/store.js';
 import type { Backend } from '../../testbed/driver/driver.js';
+import type { TrialEnvironment } from '../../trial/run/trial.js';
 
 /** What an operation works on. */
 export interface Desk {
@@ -22,6 +23,8 @@ export interface Desk {
   backend: Backend;
   /** Registers this process as a controller, once, for operations that act on nodes. */
   controller(): Promise<string>;
+  /** What trials of this actor run in, their progress told to `io`; as this controller. */
+  trials(actor: Actor, io: IoHost): Promise<TrialEnvironment>;
 }
 
 export interface Operation<I, O> {
