@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { InfrabedError } from '../../core/errors.js';
+import { InfrabedError, isInfrabedError } from '../../core/errors.js';
 import { lastLines } from '../../core/exec.js';
 import { createCluster } from '../../testbed/cluster/create.js';
 import type { LayerRef } from '../../testbed/driver/driver.js';
@@ -10,6 +10,7 @@ import { gatherFacts } from '../../testbed/facts/facts.js';
 import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
 import { moveNodes } from '../../testbed/lease/lease.js';
 import type { NamedNode } from '../../testbed/node/clean-proof.js';
+import { recordFailure, recordSuccess } from '../../testbed/node/health.js';
 import { provision } from '../../testbed/provision/provision.js';
 import { readControl } from '../drift/control.js';
 import { startWindow, type WindowGap } from '../gate/window.js';
@@ -82,18 +83,20 @@ export async function provisionCluster(trial: Trial): Promise<void> {
     () => environment.store.db.insertInto('clusters').values(row).execute(),
     { signal },
   );
-  trial.owned = await createCluster({
-    backend: environment.backend,
-    id: clusterId,
-    generation: lease.generation,
-    nodes,
-    layers: imageLayers(task),
-    stateDir: environment.stateDir,
-    journal: trial.journal,
-    io: environment.io,
-    clock: environment.clock,
-    signal,
-  });
+  trial.owned = await counted(trial, () =>
+    createCluster({
+      backend: environment.backend,
+      id: clusterId,
+      generation: lease.generation,
+      nodes,
+      layers: imageLayers(task),
+      stateDir: environment.stateDir,
+      journal: trial.journal,
+      io: environment.io,
+      clock: environment.clock,
+      signal,
+    }),
+  );
   const workDir = join(environment.stateDir, 'work', trial.id, 'provision');
   await mkdir(workDir, { recursive: true, mode: 0o700 });
   try {
@@ -112,6 +115,29 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   }
   await removeProvisioningTraces(trial);
   await moveNodes(environment.store, lease, 'active', held);
+}
+
+/** What only the nodes themselves can have brought about, before any task or agent was on them. */
+const nodeFaults: ReadonlySet<string> = new Set([
+  'IB_NODE_FAILED',
+  'IB_NODE_UNREACHABLE',
+  'IB_POWER',
+  'IB_TIMEOUT',
+]);
+
+/** Nodes that could not be made count a failure each, and those that could start anew: so many in a row take one out. */
+async function counted<T>(trial: Trial, make: () => Promise<T>): Promise<T> {
+  const { store, settings, clock } = trial.environment;
+  try {
+    const made = await make();
+    for (const node of trial.nodes) await recordSuccess(store.db, node, clock);
+    return made;
+  } catch (error) {
+    if (trial.request.signal.aborted || !isInfrabedError(error) || !nodeFaults.has(error.code)) throw error;
+    const failure = { code: 'provision-failed', message: error.message };
+    for (const node of trial.nodes) await recordFailure(store.db, node, failure, settings, clock);
+    throw error;
+  }
 }
 
 /** Ansible leaves its working folder in the home of the user it logs in as. */
