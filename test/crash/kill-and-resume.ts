@@ -13,7 +13,7 @@ import { openStore, type Store } from '../../src/record/store/store.js';
 import { loadScore } from '../../src/review/score/grade.js';
 import { powerActs } from '../../src/testbed/driver/container/power-log.js';
 import { interruptionOf, type Interruption } from '../../src/trial/run/interrupted.js';
-import { leftovers, newStateDir } from '../e2e/trial-harness.js';
+import { leftovers, newStateDir, removeStateDir } from '../e2e/trial-harness.js';
 
 export const task = join(packageRoot, 'test/e2e/fixtures/steady');
 
@@ -70,7 +70,9 @@ export async function undisturbed(): Promise<Undisturbed> {
   const verdicts = trial === undefined ? {} : await verdictsOf(trial.bundle);
   if (verdicts['outcome'] !== 'resolved')
     throw new Error(`the undisturbed trial in ${stateDir} was not resolved:\n${ended.stderr}`);
-  return { points: readFileSync(log, 'utf8').trim().split('\n'), verdicts };
+  const points = readFileSync(log, 'utf8').trim().split('\n');
+  removeStateDir(stateDir);
+  return { points, verdicts };
 }
 
 export interface Killed {
