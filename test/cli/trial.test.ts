@@ -115,6 +115,7 @@ t.test('trials are listed oldest first, one JSON object a line', async (t) => {
     lease: null,
     controller: 'c',
     bundle: '/b',
+    owner: 'ada',
     state: 'ended',
     ended_at: 1,
   };
@@ -132,6 +133,7 @@ t.test('trials are listed oldest first, one JSON object a line', async (t) => {
     trial: 't-1',
     task: 'infrabed/mtu',
     agent: 'oracle',
+    owner: 'ada',
     outcome: 'resolved',
     reward: 1,
     bundle: '/b',

@@ -18,7 +18,8 @@ import {
   releaseLease,
   takeNodes,
 } from '../../src/testbed/lease/lease.js';
-import type { Wanted } from '../../src/testbed/lease/lease.js';
+import type { Lease, Wanted } from '../../src/testbed/lease/lease.js';
+import { destroyedProof, type CleanProof } from '../../src/testbed/node/clean-proof.js';
 
 t.setTimeout(120_000);
 
@@ -38,6 +39,18 @@ const states = async (store: Store, names: readonly string[]): Promise<string[]>
     .execute();
   return rows.map((row) => row.state);
 };
+
+/** What a backend would have read back of the nodes' removal. */
+function goneProofs({ nodes, generation }: Lease): Map<string, CleanProof> {
+  const known = { imageHash: null, generation, hostKey: null, lastBootId: null };
+  const parts = [{ what: 'folder of the cluster', found: null }];
+  return new Map(
+    nodes.map((node) => [
+      node,
+      destroyedProof({ node, method: 'looked for', isClean: true, parts, ...known }, generation),
+    ]),
+  );
+}
 
 t.test('taking and giving back', async (t) => {
   await t.test('the embedded site is enrolled at first use, each node with its clean record', async (t) => {
@@ -68,7 +81,13 @@ t.test('taking and giving back', async (t) => {
     await moveNodes(opened, lease, 'provisioning');
     await moveNodes(opened, lease, 'active');
     t.strictSame(await states(opened, lease.nodes), ['active', 'active']);
-    await releaseLease(opened, lease);
+    await t.rejects(releaseLease(opened, lease), { code: 'IB_NODE_STATE', message: /no proof/ });
+    t.strictSame(
+      await states(opened, lease.nodes),
+      ['active', 'active'],
+      'nothing was given back without one',
+    );
+    await releaseLease(opened, lease, { clean: goneProofs(lease) });
     t.strictSame(await states(opened, lease.nodes), ['available', 'available']);
     t.ok(lease.signal.aborted);
     const records = await opened.db
@@ -102,6 +121,9 @@ t.test('taking and giving back', async (t) => {
     await opened.db.insertInto('clusters').values(row).execute();
     await t.rejects(releaseLease(opened, lease), { code: 'IB_LEASE_CONFLICT', message: /k1 still stands/ });
     t.strictSame(await states(opened, lease.nodes), ['leased']);
+    await releaseLease(opened, lease, { removed: ['k1'] });
+    t.strictSame(await states(opened, lease.nodes), ['available'], 'once it is said to be removed, it is');
+    t.strictSame(await opened.db.selectFrom('clusters').selectAll().execute(), []);
   });
 
   await t.test('what is not there or not free is refused, and nothing is taken', async (t) => {
@@ -250,8 +272,9 @@ t.test('leases that a controller left', async (t) => {
 
   await t.test('can be adopted, unless their controller lives or they have ended', async (t) => {
     const adopted = await adoptLease(opened, kept.id, controller);
-    t.match(adopted, { id: kept.id, generation: kept.generation, nodes: kept.nodes, purpose: 'kept' });
-    t.equal((await adoptLease(opened, mine.id, controller)).id, mine.id);
+    t.match(adopted, { id: kept.id, nodes: kept.nodes, purpose: 'kept' });
+    t.ok(adopted.generation > kept.generation, 'whoever had it before is fenced');
+    t.equal((await adoptLease(opened, orphan.id, controller)).id, orphan.id);
     await t.rejects(adoptLease(opened, theirs.id, controller), {
       code: 'IB_LEASE_CONFLICT',
       message: /another process/,

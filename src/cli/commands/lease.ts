@@ -134,7 +134,12 @@ const extend: CliCommand<ExtendArguments> = {
   builder: (yargs) =>
     yargs
       .positional('lease', idArgument)
-      .option('by', { type: 'string', nargs: 1, describe: 'so much longer: 90m, 4h, 1h30m' })
+      .option('by', {
+        alias: 'for',
+        type: 'string',
+        nargs: 1,
+        describe: 'so much longer: 90m, 4h, 1h30m',
+      })
       .option('until', { type: 'string', nargs: 1, describe: 'or to this end: 18:00, 2026-12-01T09:00' })
       .option('json', jsonOption)
       .example('$0 lease extend l-20260115-093000-abcd --by 2h', 'two hours more')

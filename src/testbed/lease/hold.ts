@@ -19,7 +19,15 @@ import type { Ground } from './ground.js';
 import { beginLease } from './begin.js';
 import { handle, lose } from './handle.js';
 import type { Lease } from './handle.js';
-import { assertActive, assertNoCluster, heldNodes, leaseRow, lost, nextGeneration } from './rows.js';
+import {
+  assertActive,
+  assertNoCluster,
+  forgetRemoved,
+  heldNodes,
+  leaseRow,
+  lost,
+  nextGeneration,
+} from './rows.js';
 import type { LeaseRow } from './rows.js';
 
 /**
@@ -43,6 +51,8 @@ export async function holdLease(
     clock,
     actor,
     kind: 'lease.held',
+    // Also by this controller: a server works for several people at once.
+    isExclusive: true,
     check: async (db, row) => {
       assertMayChange(actor, row);
       assertRunning(row, clock.now());
@@ -119,6 +129,8 @@ interface Taking {
   clock: Clock;
   actor: Actor;
   kind: string;
+  /** Not even this controller may have it in hand already. */
+  isExclusive?: boolean;
   byForce?: boolean;
   check?: (db: Kysely<Database>, row: LeaseRow) => Promise<void>;
 }
@@ -127,7 +139,8 @@ async function takeInHand(store: Store, id: string, controller: string, taking: 
   return store.db.transaction().execute(async (db) => {
     const row = await db.selectFrom('leases').selectAll().where('id', '=', id).executeTakeFirst();
     if (row === undefined) throw lost(id);
-    if (taking.byForce !== true) await assertNotInHand({ db }, row, controller, taking.clock);
+    const except = taking.isExclusive === true ? null : controller;
+    if (taking.byForce !== true) await assertNotInHand({ db }, row, except, taking.clock);
     await taking.check?.(db, row);
     if (row.state !== 'active') throw lost(id);
     const generation = await nextGeneration(db);
@@ -156,7 +169,7 @@ export async function assertNotInHand(
   except: string | null,
   clock: Clock,
 ): Promise<void> {
-  if (row.state !== 'active' || row.controller === except) return;
+  if (row.state !== 'active' || row.controller === null || row.controller === except) return;
   if (!(await controllerIsAlive(store, row.controller, clock))) return;
   throw new InfrabedError(
     'IB_LEASE_CONFLICT',
@@ -176,12 +189,12 @@ export async function putDownLease(
   store: Store,
   lease: Lease,
   clean: ReadonlyMap<string, CleanProof>,
-  options: { clock?: Clock; actor?: Actor } = {},
+  options: { removed?: readonly string[]; clock?: Clock; actor?: Actor } = {},
 ): Promise<void> {
   const { clock = systemClock, actor = controllerActor } = options;
   await store.db.transaction().execute(async (db) => {
     await assertActive(db, lease);
-    await assertNoCluster(db, lease);
+    await forgetRemoved(db, lease, options.removed);
     for (const { name, state } of await heldNodes(db, lease.id)) {
       if (state === 'leased') continue;
       const proof = clean.get(name);

@@ -270,9 +270,8 @@ async function giveBack(
   await clearAway(ground, id);
   const evidence = await backend.proveClean(id, [member]);
   const clean = destroyedProofs(evidence, [{ name: member, node }], lease.generation);
-  await store.db.deleteFrom('clusters').where('id', '=', id).execute();
   failpoint('inspect.removed');
-  await releaseLease(store, lease, { clean, clock, actor });
+  await releaseLease(store, lease, { clean, removed: [id], clock, actor });
 }
 
 /** The first failure is the one to tell; one of the removal is told beside it, and left to recovery. */

@@ -224,8 +224,7 @@ async function takeAway(
   const { store, clock } = grounds;
   await clearAway(grounds, id);
   const clean = await proofsAfter(grounds, lease, id, nodes);
-  await store.db.deleteFrom('clusters').where('id', '=', id).execute();
-  const by = { clock, ...(actor === undefined ? {} : { actor }) };
+  const by = { clock, removed: [id], ...(actor === undefined ? {} : { actor }) };
   if (lease.own) await releaseLease(store, lease, { ...by, clean });
   else await putDownLease(store, lease, clean, by);
 }
@@ -318,7 +317,6 @@ export async function endCluster(grounds: Grounds, id: string, actor: Actor): Pr
     await fenceIfThere(backend, id, lease);
     await takeAway(grounds, lease, entry, actor);
   } catch (error) {
-    await store.db.deleteFrom('clusters').where('id', '=', id).execute();
     await quarantineLease(store, lease, { code: 'leftovers', message: messageOf(error) }, { clock });
     throw error;
   }

@@ -34,8 +34,9 @@ import type { Room } from './find-room.js';
 import { refreshCalendar } from './refresh.js';
 import {
   assertActive,
-  assertNoCluster,
+  clustersOn,
   endRow,
+  forgetRemoved,
   heldNodes,
   insertBookings,
   newLeaseId,
@@ -174,12 +175,19 @@ export type CleanProofs = ReadonlyMap<string, CleanProof>;
 export async function releaseLease(
   store: Store,
   lease: Fence,
-  options: { clean?: CleanProofs; clock?: Clock; actor?: Actor; reason?: EndReason } = {},
+  options: {
+    clean?: CleanProofs;
+    /** Clusters that were removed. */
+    removed?: readonly string[];
+    clock?: Clock;
+    actor?: Actor;
+    reason?: EndReason;
+  } = {},
 ): Promise<void> {
   const { clock = systemClock, actor = controllerActor, reason = 'released' } = options;
   await store.db.transaction().execute(async (db) => {
     const row = await assertActive(db, lease);
-    await assertNoCluster(db, lease);
+    await forgetRemoved(db, lease, options.removed);
     await giveNodesBack(db, lease, { ...options, clock, actor });
     await endRow(db, row, reason, clock);
     await recordChange(db, clock, { actor, kind: `lease.${reason}`, subject: lease.id });
@@ -223,6 +231,7 @@ export async function quarantineLease(
   const { clock = systemClock, actor = controllerActor } = options;
   await store.db.transaction().execute(async (db) => {
     const row = await assertActive(db, lease);
+    await forgetRemoved(db, lease, await clustersOn(db, lease.id));
     for (const { name } of await heldNodes(db, lease.id)) {
       await transition(db, name, 'quarantined', { lease, fault, actor, clock });
     }

@@ -105,6 +105,26 @@ export async function clustersOn(db: Kysely<Database>, leaseId: string): Promise
   return rows.map((row) => row.id);
 }
 
+/**
+ * Forgets clusters that were removed, and makes sure that no other stands on the lease. Together with the clean records
+ * of their nodes, so that a crash leaves either the rows, to be looked into again, or the proofs.
+ * @throws InfrabedError IB_LEASE_CONFLICT naming one that still stands.
+ */
+export async function forgetRemoved(
+  db: Kysely<Database>,
+  lease: Fence,
+  removed: readonly string[] = [],
+): Promise<void> {
+  if (removed.length > 0) {
+    await db
+      .deleteFrom('clusters')
+      .where('lease', '=', lease.id)
+      .where('id', 'in', [...removed])
+      .execute();
+  }
+  await assertNoCluster(db, lease);
+}
+
 export async function assertNoCluster(db: Kysely<Database>, lease: Fence): Promise<void> {
   const [cluster] = await clustersOn(db, lease.id);
   if (cluster === undefined) return;

@@ -118,6 +118,5 @@ async function clean(trial: Trial): Promise<true> {
     const names = members.map(({ name }) => name);
     trial.proofs = destroyedProofs(await backend.proveClean(id, names), members, lease.generation);
   }
-  await store.db.deleteFrom('clusters').where('id', '=', id).execute();
   return true;
 }

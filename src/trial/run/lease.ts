@@ -1,7 +1,7 @@
 /** A trial's nodes: under a lease of its own, or under one that a person reserved; and what the end of either means. */
 import { InfrabedError } from '../../core/errors.js';
 import { holdLease, putDownLease, refreshHeld, releaseLease, takeNodes } from '../../testbed/lease/lease.js';
-import { longestTrialMs } from './set-up.js';
+import { clusterIdOf, longestTrialMs } from './set-up.js';
 import type { Trial } from './trial.js';
 
 export async function takeLease(trial: Trial): Promise<void> {
@@ -105,7 +105,8 @@ export async function giveBack(trial: Trial): Promise<true> {
   const { store, clock } = environment;
   if (lease === undefined || (request.keep && trial.owned !== undefined)) return true;
   const clean = trial.proofs ?? new Map<string, never>();
-  if (request.lease === undefined) await releaseLease(store, lease, { clock, clean });
-  else await putDownLease(store, lease, clean, { clock });
+  const removed = [clusterIdOf(trial)];
+  if (request.lease === undefined) await releaseLease(store, lease, { clock, clean, removed });
+  else await putDownLease(store, lease, clean, { clock, removed });
   return true;
 }

@@ -10,7 +10,7 @@ import { quarantineLease, releaseLease, seizeLease, type Lease } from '../../tes
 import { closeRecord, type BrokenOff } from './close-record.js';
 import { endTrial } from './end-trial.js';
 import type { InterruptedTrial } from './interrupted.js';
-import { clustersOf, forgetClusters, proofsOf } from './clusters.js';
+import { clustersOf, proofsOf } from './clusters.js';
 import type { Recovery, RecoveryOptions } from './recovery.js';
 
 /** One start after the other: a second one must not take from the first what that has just taken. */
@@ -53,7 +53,6 @@ async function takeOver(
     recovery.removed.push(`What was left on the lease ${due.id}, which had ended.`);
   } catch (error) {
     const message = `What ran under the lease ${due.id} could not be removed: ${messageOf(error)}`;
-    await forgetClusters(store, await clustersOf(store, due.id));
     await quarantineLease(store, lease, { code: 'leftovers', message }, { clock });
     recovery.failed.push(`${message} Its nodes are quarantined.`);
   }
@@ -80,6 +79,6 @@ async function seizeTrial(
 async function release(lease: Lease, { store, backend, clock }: RecoveryOptions): Promise<void> {
   const clusters = await clustersOf(store, lease.id);
   const clean = await proofsOf(clusters, backend);
-  await forgetClusters(store, clusters);
-  await releaseLease(store, lease, { clean, clock, reason: 'expired' });
+  const removed = clusters.map(({ id }) => id);
+  await releaseLease(store, lease, { clean, removed, clock, reason: 'expired' });
 }

@@ -15,7 +15,6 @@ import { removeStaleKeys } from '../../testbed/cluster/create.js';
 import { withClusterLock } from '../../testbed/lease/cluster-lock.js';
 import { handle } from '../../testbed/lease/handle.js';
 import { abandonedLeases, putDownLease, quarantineLease, releaseLease } from '../../testbed/lease/lease.js';
-import type { CleanProof } from '../../testbed/node/clean-proof.js';
 import { removeEmptyRooms } from '../agent/limits.js';
 import { closeRecord } from './close-record.js';
 import { clustersOf, forgetClusters, proofsOf, type StandingCluster } from './clusters.js';
@@ -120,19 +119,17 @@ async function endLeases(
   for (const lease of await abandonedLeases(store, clock)) {
     if (spared.has(lease.id)) continue;
     const clusters = gone.filter((cluster) => cluster.lease === lease.id);
-    let clean: Map<string, CleanProof>;
+    const removed = clusters.map(({ id }) => id);
     try {
-      clean = await proofsOf(clusters, backend);
+      const clean = await proofsOf(clusters, backend);
+      if (lease.own === 1) await releaseLease(store, lease, { clean, removed, clock });
+      else await putDownLease(store, handle(lease, []), clean, { clock, removed });
     } catch (error) {
       const message = `What ran under the lease ${lease.id} could not be removed: ${messageOf(error)}`;
-      await forgetClusters(store, clusters);
       await quarantineLease(store, lease, { code: 'leftovers', message }, { clock });
       recovery.failed.push(`${message} Its nodes are quarantined.`);
       continue;
     }
-    await forgetClusters(store, clusters);
-    if (lease.own === 1) await releaseLease(store, lease, { clean, clock });
-    else await putDownLease(store, handle(lease, []), clean, { clock });
     recovery.removed.push(
       lease.own === 1 ? `Lease ${lease.id} (${lease.purpose}).` : `What stood on the lease ${lease.id}.`,
     );

@@ -84,7 +84,7 @@ async function reopen(
   const trial = await trialOf(environment, lease === null ? asked : { ...asked, lease }, identity, progress);
   trial.cleanups.push({
     what: "agent's limits",
-    end: async () => void (await removeEmptyRooms((room) => room !== row.id)),
+    end: () => removeEmptyRooms((room) => room !== row.id).then(() => undefined),
   });
   return { trial, setAsideCount };
 }

@@ -63,8 +63,6 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   if (lease === undefined) throw new Error('no lease');
   const clusterId = clusterIdOf(trial);
   environment.held.add(heldCluster(trial));
-  const held = { clock: environment.clock, nodes: trial.nodes };
-  await moveNodes(environment.store, lease, 'provisioning', held);
   const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
   trial.clusterBegun = true;
   const row = {
@@ -83,6 +81,9 @@ export async function provisionCluster(trial: Trial): Promise<void> {
     () => environment.store.db.insertInto('clusters').values(row).execute(),
     { signal },
   );
+  // After that row: what recovery finds in use has a cluster whose removal it can prove.
+  const held = { clock: environment.clock, nodes: trial.nodes };
+  await moveNodes(environment.store, lease, 'provisioning', held);
   trial.owned = await counted(trial, () =>
     createCluster({
       backend: environment.backend,
