@@ -25,7 +25,7 @@ import type { NodeState } from '../node/states.js';
 import { isPerson, nodeRow, parseState, transition, type Fence } from '../node/transition.js';
 import { withClusterLock } from './cluster-lock.js';
 import { clearAway } from './kept-cluster.js';
-import { assertActive, endRow, newLeaseId, nextGeneration, type LeaseRow } from './rows.js';
+import { assertActive, endRow, forgetRemoved, newLeaseId, nextGeneration, type LeaseRow } from './rows.js';
 import { readBooted, verifiedProof, type BootedNode } from './verify-clean.js';
 
 export interface CleanGround {
@@ -139,10 +139,11 @@ async function assertCleanable(db: Kysely<Database>, backend: Backend, node: str
  * the node carries a fault that only a finished clean clears: whoever ends this lease after a crash quarantines it.
  */
 async function begin(ground: CleanGround, node: string, actor: Actor): Promise<Job> {
-  const { store, clock, controller } = ground;
-  const lease = await store.db.transaction().execute(async (db) => {
+  const { store, stateDir, clock, controller, backend } = ground;
+  const clusterId = newId('c', clock.now());
+  const write = async (db: Kysely<Database>): Promise<LeaseRow> => {
     const { site, state, fault } = await nodeRow(db, node);
-    await assertCleanable(db, ground.backend, node);
+    await assertCleanable(db, backend, node);
     const now = clock.now();
     const row: LeaseRow = {
       id: await newLeaseId(db, now),
@@ -167,16 +168,28 @@ async function begin(ground: CleanGround, node: string, actor: Actor): Promise<J
     await db.updateTable('nodes').set(set).where('name', '=', node).execute();
     const detail = { lease: row.id, generation: row.generation };
     await recordChange(db, clock, { actor, kind: 'node.clean-begun', subject: node, detail });
+    await db
+      .insertInto('clusters')
+      .values({
+        id: clusterId,
+        lease: row.id,
+        backend: backend.name,
+        layers: JSON.stringify(bareImage),
+        nodes: JSON.stringify([{ name: member, node, roles: [] }]),
+        kept: 0,
+        created_at: now,
+      })
+      .execute();
     return row;
-  });
+  };
+  const { id, generation } = await withClusterLock(stateDir, () => store.db.transaction().execute(write));
   failpoint('clean.begun');
-  const { id, generation } = lease;
   return {
     ground,
     node,
     actor,
     lease: { id, generation },
-    clusterId: newId('c', clock.now()),
+    clusterId,
     step: 'sweep',
   };
 }
@@ -187,7 +200,7 @@ function interrupted(at: number): NodeFault {
 
 async function clean(job: Job): Promise<CleanProof> {
   const { ground, clusterId } = job;
-  const { backend, store, signal } = ground;
+  const { backend, signal } = ground;
   await removeOld(job);
   const booted = await boot(job);
   job.step = 'prove';
@@ -196,7 +209,6 @@ async function clean(job: Job): Promise<CleanProof> {
     throw new InfrabedError('IB_NODE_FAILED', 'The backend says nothing about the node.');
   const proof = verifiedProof(booted, evidence);
   throwIfAborted(signal);
-  await store.db.deleteFrom('clusters').where('id', '=', clusterId).execute();
   failpoint('clean.proved');
   return proof;
 }
@@ -227,24 +239,9 @@ async function removeOld({ ground, node }: Job): Promise<void> {
 }
 
 async function boot(job: Job): Promise<BootedNode> {
-  const { ground, node, lease, clusterId } = job;
-  const { store, backend, stateDir, clock, io, signal } = ground;
+  const { ground, lease, clusterId } = job;
+  const { backend, stateDir, clock, io, signal } = ground;
   job.step = 'boot';
-  await withClusterLock(stateDir, () =>
-    store.db
-      .insertInto('clusters')
-      .values({
-        id: clusterId,
-        lease: lease.id,
-        backend: backend.name,
-        layers: JSON.stringify(bareImage),
-        nodes: JSON.stringify([{ name: member, node, roles: [] }]),
-        kept: 0,
-        created_at: clock.now(),
-      })
-      .execute(),
-  );
-  failpoint('clean.written');
   const owned = await createCluster({
     backend,
     id: clusterId,
@@ -272,10 +269,11 @@ async function boot(job: Job): Promise<BootedNode> {
   return booted;
 }
 
-async function finish({ ground, node, actor, lease }: Job, proof: CleanProof): Promise<Cleaned> {
+async function finish({ ground, node, actor, lease, clusterId }: Job, proof: CleanProof): Promise<Cleaned> {
   const { store, clock } = ground;
   const state = await store.db.transaction().execute(async (db) => {
     const row = await assertActive(db, lease);
+    await forgetRemoved(db, lease, [clusterId]);
     const reached = await transition(db, node, 'available', { lease, clean: proof, actor, clock });
     await endRow(db, row, 'released', clock);
     return reached;
@@ -302,7 +300,7 @@ async function abandon(job: Job, error: unknown): Promise<void> {
     : { code: 'clean-failed', message, step, isOff: left === undefined };
   await store.db.transaction().execute(async (db) => {
     const row = await assertActive(db, lease);
-    await db.deleteFrom('clusters').where('id', '=', clusterId).execute();
+    await forgetRemoved(db, lease, [clusterId]);
     await transition(db, node, 'quarantined', { lease, fault, actor, clock });
     if (!isCancelled) await recordFailure(db, node, { code: 'clean-failed', message }, settings, clock);
     await endRow(db, row, 'quarantined', clock);
