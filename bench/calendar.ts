@@ -15,7 +15,8 @@ import { findSlots } from '../src/testbed/lease/slots.js';
 
 const nodeCount = Number(process.argv[2] ?? 1000);
 const leaseCount = Number(process.argv[3] ?? 100_000);
-const hour = 3_600_000;
+const minute = 60_000;
+const hour = 60 * minute;
 const site = 'bench';
 const ground = (store: Store): Ground => ({ store, settings: defaultSettings, clock: systemClock });
 const name = (index: number): string => `${site}/n${String(index).padStart(4, '0')}`;
@@ -57,7 +58,8 @@ async function fill({ db }: Store): Promise<void> {
     for (let number = 0; number < leaseCount; number++) {
       const node = number % nodeCount;
       const round = Math.floor(number / nodeCount);
-      const starts_at = now + node * 60_000 + round * 3 * hour;
+      // The first of a node is over or begins within fifty minutes; after each come fifty minutes that are free.
+      const starts_at = now - 130 * minute + ((node * 7) % 180) * minute + round * 3 * hour;
       const id = `l-bench-${String(number)}`;
       const times = { starts_at, ends_at: starts_at + 2 * hour };
       const wanted = JSON.stringify({ count: 1 });

@@ -120,7 +120,8 @@ t.test('two users share a site', async (t) => {
     t.equal(reserved.exitCode, 0, reserved.stderr);
     return json(reserved) as LeaseLine;
   };
-  const adas = await reserve(tokens.ada, '--nodes', '2', '--for', '2h');
+  // Shorter than the warning of the settings, which so comes at once.
+  const adas = await reserve(tokens.ada, '--nodes', '2', '--for', '50m');
   const bobs = await reserve(tokens.bob, '--node', 'n08', '--for', '1h', '--at', '+3h');
   t.match(adas, { state: 'active', nodes: { length: 2 } });
   t.match(bobs, { state: 'reserved', nodes: ['local/n08'] });
@@ -182,7 +183,7 @@ t.test('two users share a site', async (t) => {
       },
       { timeoutMs: 240_000, intervalMs: 100 },
     );
-    // As if its two hours were over: nobody waits that long in a test.
+    // As if its time were over: nobody waits that long in a test.
     const now = systemClock.now();
     await store.db
       .updateTable('bookings')

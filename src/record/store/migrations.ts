@@ -187,7 +187,11 @@ async function createCalendar(db: Kysely<unknown>): Promise<void> {
     .addPrimaryKeyConstraint('bookings_key', ['lease', 'node'])
     .addCheckConstraint('bookings_forward', sql`starts_at < ends_at and ends_at <= busy_until`)
     .execute();
-  await db.schema.createIndex('bookings_of_node').on('bookings').columns(['node', 'starts_at']).execute();
+  await db.schema
+    .createIndex('bookings_of_node')
+    .on('bookings')
+    .columns(['node', 'starts_at', 'busy_until', 'lease', 'pinned'])
+    .execute();
   // What was held by an open lease stays held.
   await sql`insert into bookings (lease, node, starts_at, ends_at, busy_until, pinned)
     select leases.id, nodes.name, leases.starts_at, leases.ends_at, leases.ends_at, 1
