@@ -63,7 +63,7 @@ function runFile(file) {
     let tail = '';
     child.stdout.on('data', (chunk) => {
       alive();
-      tail = (tail + chunk).slice(-200_000);
+      tail = (tail + chunk).slice(-2_000_000);
       parser.write(chunk);
     });
     child.stderr.on('data', (chunk) => {
@@ -84,18 +84,21 @@ function runFile(file) {
       );
       if (counts.failed) {
         failures.push({ file, failed });
-        console.log(
-          tail
-            .split('\n')
-            .filter((line) => line.trim() !== '')
-            .slice(-120)
-            .join('\n'),
-        );
+        console.log(failedParts(tail));
         if (stderr) console.log(`--- standard error\n${stderr}`);
       }
       resolve();
     });
   });
+}
+
+/** What a file's output says of each assertion that failed: the line itself, what was expected, and where. */
+function failedParts(output) {
+  const lines = output.split('\n').filter((line) => line.trim() !== '');
+  const parts = lines.flatMap((line, index) =>
+    /^\s*not ok/.test(line) ? [lines.slice(index, index + 40).join('\n')] : [],
+  );
+  return parts.length > 0 ? parts.slice(0, 6).join('\n...\n') : lines.slice(-60).join('\n');
 }
 
 async function lanes(list, count) {

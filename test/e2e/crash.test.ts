@@ -85,7 +85,7 @@ const sample = [
   'container.off.done#1',
   'seal.sealed#1',
   'container.remove.done#1',
-  'store.commit.bookings+changes+clean_records+leases+nodes.after#1',
+  'store.commit.bookings+changes+clean_records+clusters+leases+nodes.after#1',
 ];
 
 void t.test(
