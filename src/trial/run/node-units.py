@@ -118,7 +118,7 @@ def close(before):
         except ProcessLookupError:
             pass
     # Waited for are processes, not units: one without any (a runtime folder's) may be active for as long as it likes.
-    groups = {unit["ControlGroup"] for unit in now if unit["Id"] in doomed and unit.get("ControlGroup", "/") != "/"}
+    groups = {unit.get("ControlGroup") for unit in now if unit["Id"] in doomed} - {None, "", "/"}
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and any(is_in(process["cgroup"], groups) for process in processes()):
         time.sleep(0.05)
