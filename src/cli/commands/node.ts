@@ -167,8 +167,7 @@ const maintenance: CliCommand<MaintenanceArguments> = {
 };
 
 function heldOrFreed({ node, inForce }: { node: string; inForce: boolean }, on: boolean): string {
-  if (!on)
-    return `${node} is held no longer; once it is cleaned ("infrabed node clean ${node}") it can be lent`;
+  if (!on) return `${node} is held no longer; "infrabed node show ${node}" shows how it stands`;
   if (inForce) return `${node} is in maintenance; "infrabed node maintenance off ${node}" ends that`;
   return `${node} is in use; it goes into maintenance when it is given back`;
 }

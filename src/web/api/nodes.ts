@@ -162,15 +162,30 @@ export const nodeMaintenance = operation({
   name: 'node.maintenance',
   method: 'POST',
   path: '/v1/nodes/:node/maintenance',
-  summary: "Begin or end a person's hold of a node",
+  summary: "Begin or end a person's hold of a node; after its end the node is cleaned",
   role: 'operator',
+  slow: true,
   input: z.strictObject({ ...byName, on: z.boolean(), why: z.string().optional() }),
   output: decisionShape,
   async handle(desk, { node, on, why }, actor) {
-    const wish = { on, ...(why === undefined ? {} : { why }) };
-    return decisionJson(await setMaintenance(desk, await fullName(desk, node), wish, actor));
+    const name = await fullName(desk, node);
+    const decision = await setMaintenance(desk, name, { on, ...(why === undefined ? {} : { why }) }, actor);
+    // A person may have changed anything on it: it is lent again once it is proven clean.
+    if (!on && (await waitsForUs(desk, name)))
+      await cleanNode({ ...desk, controller: await desk.controller() }, name, actor);
+    return decisionJson(decision);
   },
 });
+
+/** True for a node that is to be cleaned, by a backend that this controller has. */
+async function waitsForUs({ store, backend }: Desk, node: string): Promise<boolean> {
+  const row = await store.db
+    .selectFrom('nodes')
+    .select(['backend', 'state', 'lease'])
+    .where('name', '=', node)
+    .executeTakeFirst();
+  return row?.backend === backend.name && row.state === 'cleaning' && row.lease === null;
+}
 
 export const nodeQuarantine = operation({
   name: 'node.quarantine',
