@@ -105,7 +105,7 @@ export async function clusterSuite(t: Test, cluster: Cluster, options: SuiteOpti
     t.equal(await cluster.power('node1').state(), 'off');
     t.match(await cluster.standing('node1'), { standing: 'unreachable', blame: 'infrastructure' });
     await t.rejects(cluster.ssh('node1', { argv: ['true'] }), { code: 'IB_NODE_UNREACHABLE' });
-    await t.rejects(cluster.waitForSsh(['node0', 'node1'], 3000), {
+    await t.rejects(cluster.waitForSsh(['node0', 'node1'], 10_000), {
       code: 'IB_TIMEOUT',
       message: /^node1 did not/,
     });
