@@ -1,14 +1,11 @@
 /** Giving back a person's lease. */
-import type { Kysely } from 'kysely';
 import type { Actor } from '../../core/actor.js';
-import { InfrabedError } from '../../core/errors.js';
 import { recordChange } from '../../record/store/changes.js';
-import type { Database } from '../../record/store/schema.js';
 import { assertMayChange, forOther } from './ground.js';
 import type { Ground } from './ground.js';
 import { assertNotInHand } from './hold.js';
 import { giveNodesBack } from './lease.js';
-import { assertNoCluster, assertNotEnded, endRow, heldNodes, leaseRow } from './rows.js';
+import { assertNoCluster, assertNotEnded, assertUnused, endRow, leaseRow } from './rows.js';
 import { viewOf } from './view.js';
 import type { LeaseView } from './view.js';
 
@@ -27,7 +24,7 @@ export async function giveBackLease(ground: Ground, id: string, actor: Actor): P
     if (row.state === 'active') {
       await assertNotInHand({ db }, row, null, clock);
       await assertNoCluster(db, row);
-      await assertNothingBrokenOff(db, id);
+      await assertUnused(db, id, ', then release it');
       await giveNodesBack(db, row, { clock, actor });
     }
     await endRow(db, row, reason, clock);
@@ -38,13 +35,5 @@ export async function giveBackLease(ground: Ground, id: string, actor: Actor): P
       detail: forOther(actor, row.owner),
     });
     return viewOf(db, await leaseRow(db, id));
-  });
-}
-
-async function assertNothingBrokenOff(db: Kysely<Database>, id: string): Promise<void> {
-  const used = (await heldNodes(db, id)).find((node) => node.state !== 'leased');
-  if (used === undefined) return;
-  throw new InfrabedError('IB_LEASE_CONFLICT', `${used.name} of the lease ${id} is still ${used.state}.`, {
-    hint: 'Run "infrabed resume" to finish what was broken off, then release it.',
   });
 }

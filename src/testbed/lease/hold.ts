@@ -22,6 +22,7 @@ import type { Lease } from './handle.js';
 import {
   assertActive,
   assertNoCluster,
+  assertUnused,
   forgetRemoved,
   heldNodes,
   leaseRow,
@@ -57,7 +58,7 @@ export async function holdLease(
       assertMayChange(actor, row);
       assertRunning(row, clock.now());
       await assertNoCluster(db, row);
-      await assertUntouched(db, id);
+      await assertUnused(db, id);
     },
   });
 }
@@ -84,15 +85,6 @@ function assertRunning(row: LeaseRow, now: number): void {
   }
   throw new InfrabedError('IB_LEASE_CONFLICT', `The lease ${row.id} begins at ${iso(row.starts_at)}.`, {
     hint: 'Wait for its start, or leave out --lease to take other nodes now.',
-  });
-}
-
-/** What a dead holder left on the nodes is recovery's to clear away. */
-async function assertUntouched(db: Kysely<Database>, id: string): Promise<void> {
-  const used = (await heldNodes(db, id)).find((node) => node.state !== 'leased');
-  if (used === undefined) return;
-  throw new InfrabedError('IB_LEASE_CONFLICT', `${used.name} of the lease ${id} is still ${used.state}.`, {
-    hint: 'Run "infrabed resume" to finish what was broken off.',
   });
 }
 

@@ -12,14 +12,13 @@ import { createCluster, openExistingCluster } from '../cluster/create.js';
 import { compareHardware, gatherHardware, type Difference, type Hardware } from '../facts/hardware.js';
 import type { Site, SiteNode } from '../inventory/inventory.js';
 import { siteNodeSchema } from '../inventory/schema.js';
-import { destroyedProofs } from '../node/clean-proof.js';
 import { storedSites } from '../node/enroll.js';
 import { parseFault, type NodeFault } from '../node/fault.js';
 import { setPendingFault } from '../node/health.js';
 import { assertOperator } from '../node/operate.js';
 import { nodeRow } from '../node/transition.js';
 import { withClusterLock } from './cluster-lock.js';
-import { clearAway, listClusters, type ClusterEntry, type Grounds } from './kept-cluster.js';
+import { clearAway, listClusters, removalProofs, type ClusterEntry, type Grounds } from './kept-cluster.js';
 import { moveNodes, releaseLease, takeNodes, type Lease } from './lease.js';
 
 export type InspectGround = Grounds & { signal?: AbortSignal };
@@ -268,8 +267,8 @@ async function giveBack(
 ): Promise<void> {
   const { store, backend, clock } = ground;
   await clearAway(ground, id);
-  const evidence = await backend.proveClean(id, [member]);
-  const clean = destroyedProofs(evidence, [{ name: member, node }], lease.generation);
+  const nodes = [{ name: member, node }];
+  const clean = await removalProofs(backend, { id, nodes, generation: lease.generation });
   failpoint('inspect.removed');
   await releaseLease(store, lease, { clean, removed: [id], clock, actor });
 }

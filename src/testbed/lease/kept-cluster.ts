@@ -14,7 +14,7 @@ import type { Store } from '../../record/store/store.js';
 import { createCluster, removeKeys } from '../cluster/create.js';
 import type { OwnedCluster } from '../cluster/create.js';
 import type { Backend } from '../driver/driver.js';
-import { destroyedProofs, type CleanProof } from '../node/clean-proof.js';
+import { destroyedProofs, type CleanProof, type NamedNode } from '../node/clean-proof.js';
 import { provision } from '../provision/provision.js';
 import { withClusterLock } from './cluster-lock.js';
 import {
@@ -223,23 +223,22 @@ async function takeAway(
 ): Promise<void> {
   const { store, clock } = grounds;
   await clearAway(grounds, id);
-  const clean = await proofsAfter(grounds, lease, id, nodes);
+  const clean = await removalProofs(grounds.backend, { id, nodes, generation: lease.generation });
   const by = { clock, removed: [id], ...(actor === undefined ? {} : { actor }) };
   if (lease.own) await releaseLease(store, lease, { ...by, clean });
   else await putDownLease(store, lease, clean, by);
 }
 
-async function proofsAfter(
-  { backend }: Pick<Grounds, 'backend'>,
-  lease: Lease,
-  id: string,
-  nodes: ClusterEntry['nodes'],
+/**
+ * Proofs for the nodes of a removed cluster, by their site's names, from what the backend reads back.
+ * @throws InfrabedError IB_NODE_FAILED naming what is left of it.
+ */
+export async function removalProofs(
+  backend: Backend,
+  { id, nodes, generation }: { id: string; nodes: readonly NamedNode[]; generation: number },
 ): Promise<Map<string, CleanProof>> {
-  const evidence = await backend.proveClean(
-    id,
-    nodes.map(({ name }) => name),
-  );
-  return destroyedProofs(evidence, nodes, lease.generation);
+  const names = nodes.map(({ name }) => name);
+  return destroyedProofs(await backend.proveClean(id, names), nodes, generation);
 }
 
 /**
@@ -314,20 +313,11 @@ export async function endCluster(grounds: Grounds, id: string, actor: Actor): Pr
   const lease = await adoptLease(store, entry.lease, controller, { clock, actor });
   await moveNodes(store, lease, 'cleaning', { clock, nodes: entry.nodes.map(({ node }) => node) });
   try {
-    await fenceIfThere(backend, id, lease);
+    await backend.fence(id, lease.generation);
     await takeAway(grounds, lease, entry, actor);
   } catch (error) {
     await quarantineLease(store, lease, { code: 'leftovers', message: messageOf(error) }, { clock });
     throw error;
-  }
-}
-
-async function fenceIfThere(backend: Backend, id: string, lease: Lease): Promise<void> {
-  try {
-    await backend.fence(id, lease.generation);
-  } catch (error) {
-    // Nothing to fence: what may be left is searched for.
-    if (!isInfrabedError(error, 'IB_CLUSTER_UNKNOWN')) throw error;
   }
 }
 

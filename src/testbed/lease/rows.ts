@@ -137,6 +137,19 @@ export async function assertNoCluster(db: Kysely<Database>, lease: Fence): Promi
   );
 }
 
+/**
+ * What a dead holder left on the nodes is recovery's to clear away.
+ * @param next what to do after that, as the end of the hint.
+ * @throws InfrabedError IB_LEASE_CONFLICT naming a node that is still in use.
+ */
+export async function assertUnused(db: Kysely<Database>, id: string, next = ''): Promise<void> {
+  const used = (await heldNodes(db, id)).find((node) => node.state !== 'leased');
+  if (used === undefined) return;
+  throw new InfrabedError('IB_LEASE_CONFLICT', `${used.name} of the lease ${id} is still ${used.state}.`, {
+    hint: `Run "infrabed resume" to finish what was broken off${next}.`,
+  });
+}
+
 export interface NewBookings {
   lease: string;
   nodes: readonly string[];

@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import type { Store } from '../../record/store/store.js';
 import type { Backend } from '../../testbed/driver/driver.js';
-import { destroyedProofs, type CleanProof, type NamedNode } from '../../testbed/node/clean-proof.js';
+import { removalProofs } from '../../testbed/lease/kept-cluster.js';
+import type { CleanProof, NamedNode } from '../../testbed/node/clean-proof.js';
 
 export interface StandingCluster {
   id: string;
@@ -40,10 +41,8 @@ export async function proofsOf(
   backend: Backend,
 ): Promise<Map<string, CleanProof>> {
   const proofs = new Map<string, CleanProof>();
-  for (const { id, nodes, generation } of clusters) {
-    const names = nodes.map(({ name }) => name);
-    const evidence = await backend.proveClean(id, names);
-    for (const [node, proof] of destroyedProofs(evidence, nodes, generation)) proofs.set(node, proof);
+  for (const cluster of clusters) {
+    for (const [node, proof] of await removalProofs(backend, cluster)) proofs.set(node, proof);
   }
   return proofs;
 }

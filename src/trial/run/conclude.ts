@@ -1,8 +1,7 @@
 /** The end of every trial, whatever happened in it: everything stopped, the record sealed, nodes cleaned and given back. */
 import { isInfrabedError, messageOf } from '../../core/errors.js';
 import type { Manifest } from '../../record/bundle/schema.js';
-import { clearAway } from '../../testbed/lease/kept-cluster.js';
-import { destroyedProofs } from '../../testbed/node/clean-proof.js';
+import { clearAway, removalProofs } from '../../testbed/lease/kept-cluster.js';
 import { giveBack } from './lease.js';
 import { seal, type Ending } from './seal.js';
 import { takenOver } from './phase-runner.js';
@@ -114,9 +113,8 @@ async function clean(trial: Trial): Promise<true> {
   held.delete(heldCluster(trial));
   if (lease === undefined) return true;
   if (trial.clusterBegun) {
-    const members = membersOf(trial);
-    const names = members.map(({ name }) => name);
-    trial.proofs = destroyedProofs(await backend.proveClean(id, names), members, lease.generation);
+    const { generation } = lease;
+    trial.proofs = await removalProofs(backend, { id, nodes: membersOf(trial), generation });
   }
   return true;
 }
