@@ -5,14 +5,15 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { run, start } from '../src/core/exec.js';
 import { generateKeyPair } from '../src/testbed/ssh/keys.js';
-import { startSshd } from '../test/trial/loopback-sshd.js';
+import { LoopbackSshd } from '../test/testbed/loopback-sshd.js';
 
 const MiB = 1024 * 1024;
 const bulkBytes = Number(process.env['INFRABED_BENCH_MIB'] ?? 256) * MiB;
 const rounds = Number(process.env['INFRABED_BENCH_ROUNDS'] ?? 5);
 
 const dir = await mkdtemp(join(tmpdir(), 'infrabed-bench-'));
-const sshd = await startSshd();
+const sshd = new LoopbackSshd();
+await sshd.start();
 const agent = generateKeyPair('bench');
 const gateway = start(
   'node',
@@ -21,9 +22,9 @@ const gateway = start(
     JSON.stringify({
       dir,
       port: sshd.port,
-      hostKey: sshd.hostKey,
-      username: sshd.user,
-      privateKey: sshd.key.privateKey,
+      hostKey: sshd.host.publicKey,
+      username: sshd.username,
+      privateKey: sshd.user.privateKey,
       agentPublicKey: agent.publicKey,
     }),
   ],
@@ -41,7 +42,7 @@ async function answer(): Promise<Record<string, unknown>> {
 }
 
 const { socket } = await answer();
-await writeFile(join(dir, 'direct.key'), sshd.key.privateKey, { mode: 0o600 });
+await writeFile(join(dir, 'direct.key'), sshd.user.privateKey, { mode: 0o600 });
 await writeFile(join(dir, 'agent.key'), agent.privateKey, { mode: 0o600 });
 const path = join(dir, 'file');
 await run('dd', [
@@ -53,7 +54,7 @@ await run('dd', [
 ]);
 
 const routes = {
-  direct: { to: sshd.port, user: sshd.user, keyFile: join(dir, 'direct.key') },
+  direct: { to: sshd.port, user: sshd.username, keyFile: join(dir, 'direct.key') },
   gateway: { to: String(socket), user: 'root', keyFile: join(dir, 'agent.key') },
 };
 
@@ -106,5 +107,5 @@ print(
 
 gatewayInput.end();
 await new Promise((resolve) => gateway.once('exit', resolve));
-await sshd.stop();
+await sshd.remove();
 await rm(dir, { recursive: true, force: true });

@@ -5,11 +5,14 @@ import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { ChildProcess } from 'node:child_process';
+import type { Client } from 'ssh2';
 import { start } from '../../src/core/exec.js';
+import { connect } from '../../src/testbed/ssh/connect.js';
 import { generateKeyPair } from '../../src/testbed/ssh/keys.js';
 import type { KeyPair } from '../../src/testbed/ssh/keys.js';
 
 export class LoopbackSshd {
+  /** Its log is the file `log` in there. */
   readonly folder = mkdtempSync(join(tmpdir(), 'infrabed-sshd-'));
   readonly host: KeyPair = generateKeyPair('host');
   readonly user: KeyPair = generateKeyPair('controller');
@@ -43,12 +46,16 @@ export class LoopbackSshd {
       'UsePAM no',
       'PermitRootLogin prohibit-password',
       'PasswordAuthentication no',
+      'PrintMotd no',
+      'AcceptEnv LANG LC_* IB_*',
       'Subsystem sftp internal-sftp',
+      // bash reads the user's own ~/.bashrc for commands over SSH, however slow that is, unless it is a shell in a shell.
+      'SetEnv SHLVL=2',
       ...this.settings,
     ];
     writeFileSync(file('config'), `${config.join('\n')}\n`);
     // A test that is cut off runs no teardown; the daemon then ends with its process.
-    const argv = ['--pdeathsig', 'TERM', '/usr/sbin/sshd', '-D', '-e', '-f', file('config')];
+    const argv = ['--pdeathsig', 'TERM', '/usr/sbin/sshd', '-D', '-E', file('log'), '-f', file('config')];
     this.daemon = start('setpriv', argv, { stdio: 'ignore' });
     await this.listening();
   }
@@ -82,6 +89,18 @@ export class LoopbackSshd {
       });
     });
   };
+
+  /** A connection of the controller's kind. */
+  connect(signal?: AbortSignal): Promise<Client> {
+    return connect({
+      dial: this.dial,
+      hostKey: this.host.publicKey,
+      username: this.username,
+      privateKey: this.user.privateKey,
+      keepAliveMs: 0,
+      ...(signal ? { signal } : {}),
+    });
+  }
 
   /** Cuts every connection, as a power cut does. */
   cut(): void {

@@ -16,13 +16,14 @@ import { ObjectStore, type StoredObject } from '../../src/record/bundle/objects.
 import { generateKeyPair } from '../../src/testbed/ssh/keys.js';
 import { startGateway, type Gateway, type GatewayOptions } from '../../src/trial/gateway/index.js';
 import { SftpPackets } from '../../src/trial/gateway/sftp-packets.js';
-import { startSshd } from './loopback-sshd.js';
+import { LoopbackSshd } from '../testbed/loopback-sshd.js';
 import { client, hostConfig, ssh, type Outcome } from './openssh.js';
 
 const MiB = 1024 * 1024;
 t.setTimeout(300_000);
-const sshd = await startSshd();
-t.teardown(() => sshd.stop());
+const sshd = new LoopbackSshd();
+await sshd.start();
+t.teardown(() => sshd.remove());
 
 interface Bench {
   gateway: Gateway;
@@ -39,9 +40,12 @@ interface Bench {
 const directDir = await mkdtemp(join(tmpdir(), 'infrabed-gw-'));
 t.teardown(() => rm(directDir, { recursive: true, force: true }));
 const direct = join(directDir, 'config');
-await writeFile(join(directDir, 'key'), sshd.key.privateKey, { mode: 0o600 });
-await writeFile(join(directDir, 'known'), `[127.0.0.1]:${String(sshd.port)} ${sshd.hostKey}\n`);
-await writeFile(direct, hostConfig(directDir, sshd.user, `HostName 127.0.0.1\n  Port ${String(sshd.port)}`));
+await writeFile(join(directDir, 'key'), sshd.user.privateKey, { mode: 0o600 });
+await writeFile(join(directDir, 'known'), `[127.0.0.1]:${String(sshd.port)} ${sshd.host.publicKey}\n`);
+await writeFile(
+  direct,
+  hostConfig(directDir, sshd.username, `HostName 127.0.0.1\n  Port ${String(sshd.port)}`),
+);
 
 async function bench(test: Test, overrides: Partial<GatewayOptions> = {}): Promise<Bench> {
   const dir = await mkdtemp(join(tmpdir(), 'infrabed-gw-'));
@@ -337,8 +341,9 @@ t.test('several sessions share one connection and one login on the node', async 
 });
 
 t.test('signals reach the node, after the end of input too', async (test) => {
-  const node = await startSshd(['LogLevel DEBUG1']);
-  test.teardown(() => node.stop());
+  const node = new LoopbackSshd(['LogLevel DEBUG1']);
+  test.teardown(() => node.remove());
+  await node.start();
   const on = await bench(test, { nodes: [{ name: 'node0', connect: (signal) => node.connect(signal) }] });
   const connection = await library(on);
   await new Promise<void>((resolve, reject) => {
@@ -359,7 +364,7 @@ t.test('signals reach the node, after the end of input too', async (test) => {
   connection.end();
   test.match(on.of('session.signal'), [{ session: 's0001', signal: 'SIGTERM' }]);
   // sshd delivers no signal to a session of root (9.2 says so in its log), so its log is where it can be seen.
-  test.match(await readFile(join(node.dir, 'log'), 'utf8'), /request signal reply 0/);
+  test.match(await readFile(join(node.folder, 'log'), 'utf8'), /request signal reply 0/);
 });
 
 t.test('another key, user or method than that of the trial is refused and recorded', async (test) => {
