@@ -41,6 +41,8 @@ export class FakeNode implements NodeDriver {
     execOwn: (command) => this.local('own', command),
   };
 
+  readonly bmc = undefined;
+
   constructor(
     readonly name: string,
     readonly sshd: LoopbackSshd,
@@ -116,6 +118,8 @@ export class FakeCluster implements DriverCluster {
 
 export class FakeBackend implements Backend {
   readonly clusters = new Map<string, FakeCluster>();
+
+  readonly offers = { nodes: 'container', bmc: false } as const;
 
   constructor(readonly name = 'fake') {}
 

@@ -4,6 +4,7 @@ import { InfrabedError } from '../../src/core/errors.js';
 import { sha256 } from '../../src/core/ids.js';
 import type { Cluster, ClusterNode, FileState, NodeStanding } from '../../src/testbed/cluster/cluster.js';
 import type {
+  Bmc,
   CommandResult,
   Console,
   NodeCommand,
@@ -145,6 +146,14 @@ export class FakeCluster implements Cluster {
       cycle,
       reset: cycle,
     };
+  }
+
+  bmcs = new Map<string, Bmc>();
+
+  bmc(node: string): Bmc {
+    const found = this.bmcs.get(node);
+    if (found === undefined) throw new InfrabedError('IB_BMC_NONE', `${node} has no BMC.`);
+    return found;
   }
 
   console(node: string): Console {

@@ -1,6 +1,6 @@
 /** The handle on leased nodes: what trials, checkers and provisioning work with, whatever the backend. */
 import type { Duplex } from 'node:stream';
-import type { CommandResult, Console, NodeCommand, Power, Testimony } from '../driver/driver.js';
+import type { Bmc, CommandResult, Console, NodeCommand, Power, Testimony } from '../driver/driver.js';
 
 export interface ClusterNode {
   readonly name: string;
@@ -71,6 +71,8 @@ export interface Cluster {
   /** Power of a node. Pooled connections are dropped before anything that ends them. */
   power(node: string): Power;
   console(node: string): Console;
+  /** @throws InfrabedError IB_BMC_NONE for a node without one. */
+  bmc(node: string): Bmc;
   dial(node: string, port: number, signal?: AbortSignal): Promise<Duplex>;
   networkCommand(argv: readonly string[]): readonly string[];
   /** Closes connections; the nodes stay. */

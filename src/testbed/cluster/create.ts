@@ -5,7 +5,7 @@ import type { Clock } from '../../core/clock.js';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
 import type { IoHost } from '../../core/io.js';
 import type { Journal } from '../../core/journal.js';
-import type { Backend, DriverCluster, LayerRef } from '../driver/driver.js';
+import type { Backend, DriverCluster, LayerRef, NodeHardware } from '../driver/driver.js';
 import { generateKeyPair } from '../ssh/keys.js';
 import type { Cluster } from './cluster.js';
 import { openCluster } from './open.js';
@@ -13,6 +13,7 @@ import { openCluster } from './open.js';
 export interface ClusterMember {
   name: string;
   roles: readonly string[];
+  hardware?: NodeHardware;
 }
 
 export interface CreateClusterOptions {
@@ -71,6 +72,9 @@ export async function createCluster(options: CreateClusterOptions): Promise<Owne
       id,
       generation: options.generation,
       nodes: options.nodes.map((node) => node.name),
+      hardware: Object.fromEntries(
+        options.nodes.flatMap(({ name, hardware }) => (hardware === undefined ? [] : [[name, hardware]])),
+      ),
       layers: options.layers,
       authorizedKeys: [keys.publicKey, ...(options.authorizedKeys ?? [])],
     };

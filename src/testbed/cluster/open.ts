@@ -83,6 +83,13 @@ export function openCluster(options: OpenClusterOptions): Cluster {
       waitForNodes(names.map(get), (driver) => loginTo(driver, options, signal), timeoutMs),
     power: (name) => get(name).power,
     console: (name) => get(name).driver.console,
+    bmc(name) {
+      const { bmc } = get(name).driver;
+      if (bmc !== undefined) return bmc;
+      throw new InfrabedError('IB_BMC_NONE', `${name} has no BMC.`, {
+        hint: 'Take a backend whose nodes have one: see docs/bmc.md.',
+      });
+    },
     async dial(name, port, signal) {
       return get(name).driver.network.dial(port, signal);
     },

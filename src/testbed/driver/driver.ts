@@ -69,6 +69,76 @@ export interface Witness {
   execOwn(command: NodeCommand): Promise<CommandResult>;
 }
 
+/** From where a node is told to boot next; `none`: as its firmware is set up. */
+export interface BootOverride {
+  device: 'none' | 'pxe' | 'disk' | 'cdrom' | 'bios';
+  /** For every boot from now on; false: for the next one only. */
+  persistent: boolean;
+  /** The firmware is to boot by EFI. */
+  efi: boolean;
+}
+
+export interface BmcUser {
+  /** 1 to 63 (IPMI 2.0, section 22.26). */
+  id: number;
+  /** Empty for a slot that has none. */
+  name: string;
+  /** Privilege on the LAN channel as ipmitool names it: ADMINISTRATOR, OPERATOR, USER, CALLBACK, "NO ACCESS". */
+  privilege: string;
+  /** May log in over LAN. null where the BMC does not tell. */
+  enabled: boolean | null;
+}
+
+export interface SelEntry {
+  /** Record number. */
+  id: number;
+  /** ISO 8601, or null for an entry without a valid time. */
+  time: string | null;
+  sensor: string;
+  event: string;
+  /** The record as the BMC holds it, 16 bytes in hex: what tells one entry from another. */
+  raw: string;
+}
+
+export interface SelInfo {
+  entries: number;
+  freeBytes: number;
+  /** Events were lost because the log was full. */
+  overflow: boolean;
+}
+
+export interface WatchdogState {
+  running: boolean;
+  /** What happens when it runs out. */
+  action: 'none' | 'reset' | 'power-off' | 'power-cycle';
+  use: string;
+  initialSec: number;
+  remainingSec: number;
+}
+
+/**
+ * A node's BMC over LAN, with the controller's own account. One session at a time and one queue a BMC; an act is never
+ * sent twice unless reading back proves that it did not happen.
+ * @throws InfrabedError IB_BMC_UNREACHABLE (nothing answers), IB_BMC_AUTH (never repeated: accounts lock), IB_BMC.
+ */
+export interface Bmc {
+  /** In the cluster's own network, port 623. */
+  readonly address: string;
+  /** A BMC that does not answer gives `unknown`. */
+  powerState(signal?: AbortSignal): Promise<PowerState>;
+  bootOverride(signal?: AbortSignal): Promise<BootOverride>;
+  /** Sets it in one raw request and reads it back; keeps it beyond the BMC's 60 s where the BMC lets one. */
+  setBootOverride(wanted: BootOverride, signal?: AbortSignal): Promise<void>;
+  users(signal?: AbortSignal): Promise<BmcUser[]>;
+  selInfo(signal?: AbortSignal): Promise<SelInfo>;
+  selEntries(signal?: AbortSignal): Promise<SelEntry[]>;
+  watchdog(signal?: AbortSignal): Promise<WatchdogState>;
+  /** Any other ipmitool command that changes nothing, or that may be repeated. Returns its standard output. */
+  read(args: readonly string[], signal?: AbortSignal): Promise<string>;
+  /** An ipmitool command that acts: sent once, whatever becomes of the reply. */
+  act(args: readonly string[], signal?: AbortSignal): Promise<string>;
+}
+
 /** All that can be done to one node of a cluster. */
 export interface NodeDriver {
   readonly name: string;
@@ -80,6 +150,8 @@ export interface NodeDriver {
   readonly network: Network;
   /** Absent where the backend has no such path (bare metal). */
   readonly witness: Witness | undefined;
+  /** Absent where the node has no BMC. */
+  readonly bmc: Bmc | undefined;
 }
 
 /**
@@ -89,11 +161,23 @@ export interface NodeDriver {
  */
 export type LayerRef = string | { name: string; script: string };
 
+/** What a node needs beyond a system that boots. Backends whose nodes are containers have no use for it. */
+export interface NodeHardware {
+  memoryMiB?: number;
+  cpus?: number;
+  /** Sizes of empty data disks, in this order beside the system's own. */
+  disksMiB?: readonly number[];
+  /** Boots by firmware and boot loader from its own disk, so that its kernel and initramfs count. */
+  bootsFromDisk?: boolean;
+}
+
 export interface ClusterSpec {
   id: string;
   /** Fencing token of the lease: every act on the nodes carries it, and is refused once another one has them. */
   generation: number;
   nodes: readonly string[];
+  /** By node name; a node that is not in it gets the backend's usual. */
+  hardware?: Readonly<Record<string, NodeHardware>>;
   /** Layers from the bottom: `os` first. */
   layers: readonly LayerRef[];
   /** Public keys (`ssh-ed25519 AAAA... comment`) that root on every node accepts. */
@@ -145,6 +229,8 @@ export type ProbeResult = { ok: true } | { ok: false; code: string; message: str
 
 export interface Backend {
   readonly name: string;
+  /** What its nodes are, which a task may ask for (`environment.type`, `bmc`). */
+  readonly offers: { nodes: 'container' | 'vm' | 'metal'; bmc: boolean };
   /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
   prepareImage(layers: readonly LayerRef[], io: IoHost, signal?: AbortSignal): Promise<string>;
   /** Fresh nodes, powered on. Ends when they were started, not when they answer. */

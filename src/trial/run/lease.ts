@@ -28,15 +28,47 @@ export async function takeLease(trial: Trial): Promise<void> {
   if (trial.nodes.length < count) throw tooFew(trial, trial.lease.nodes.length);
 }
 
-function assertFitting({ request }: Trial): void {
+/** Said before anything is provisioned. A task names the least it needs: virtual machines run what containers can. */
+function assertFitting({ request, environment: { backend } }: Trial): void {
   const { environment, task } = request.task.definition;
-  if (environment.type === 'container-cluster' || environment.type === 'docker') return;
-  throw new InfrabedError(
-    'IB_HOST_UNFIT',
-    `The task ${task.name} needs ${environment.type} nodes; this site has container nodes only.`,
-    { hint: 'Choose another task: "infrabed task list" shows what each needs.' },
+  const { nodes, bmc } = backend.offers;
+  if (!suits[environment.type].includes(nodes)) {
+    throw new InfrabedError(
+      'IB_HOST_UNFIT',
+      `The task ${task.name} needs ${environment.type} nodes; the backend ${backend.name} has ${nodes} nodes.`,
+      { hint: 'Choose another backend (--backend) or task: "infrabed task list" shows what each needs.' },
+    );
+  }
+  const wanting = environment.nodes.filter((node) => node.bmc && !bmc).map(({ name }) => name);
+  if (wanting.length > 0) {
+    throw new InfrabedError(
+      'IB_BMC_NONE',
+      `The task ${task.name} needs a BMC on ${wanting.join(', ')}, and nodes of the backend ${backend.name} have none.`,
+      { hint: 'Choose a backend whose nodes have one: see docs/bmc.md.' },
+    );
+  }
+  const onMachines = environment.nodes.filter(
+    (node) => nodes === 'container' && (node.disks_mib.length > 0 || node.boots_from_disk),
   );
+  if (onMachines.length > 0) {
+    throw new InfrabedError(
+      'IB_HOST_UNFIT',
+      `The task ${task.name} needs disks or a boot loader of its own on ${onMachines.map(({ name }) => name).join(', ')}, which containers do not have.`,
+      { hint: 'Set environment.type to "vm" or "vm-cluster" in task.toml.' },
+    );
+  }
 }
+
+type Offered = Trial['environment']['backend']['offers']['nodes'];
+const machines: readonly Offered[] = ['vm', 'metal'];
+const suits: Record<Trial['request']['task']['definition']['environment']['type'], readonly Offered[]> = {
+  docker: ['container', ...machines],
+  'container-cluster': ['container', ...machines],
+  vm: machines,
+  'vm-cluster': machines,
+  cloudlab: ['metal'],
+  metal: ['metal'],
+};
 
 function tooFew({ lease, request }: Trial, there: number): InfrabedError {
   const { environment, task } = request.task.definition;

@@ -63,7 +63,16 @@ export async function provisionCluster(trial: Trial): Promise<void> {
   if (lease === undefined) throw new Error('no lease');
   const clusterId = clusterIdOf(trial);
   environment.held.add(heldCluster(trial));
-  const nodes = task.definition.environment.nodes.map(({ name, roles }) => ({ name, roles }));
+  const nodes = task.definition.environment.nodes.map((node) => ({
+    name: node.name,
+    roles: node.roles,
+    hardware: {
+      ...(node.memory_mib === undefined ? {} : { memoryMiB: node.memory_mib }),
+      ...(node.cpus === undefined ? {} : { cpus: node.cpus }),
+      disksMiB: node.disks_mib,
+      bootsFromDisk: node.boots_from_disk,
+    },
+  }));
   trial.clusterBegun = true;
   const row = {
     id: clusterId,

@@ -34,6 +34,14 @@ const node = z.strictObject({
   roles: z.array(identifier).default([]),
   /** false: the agent gets no route to this node (clients, observers). */
   agent: z.boolean().default(true),
+  /** The task works with the node's BMC. */
+  bmc: z.boolean().default(false),
+  memory_mib: z.number().int().min(256).optional(),
+  cpus: z.number().int().min(1).optional(),
+  /** Sizes of empty data disks beside the system's own; virtual machines and bare metal have them. */
+  disks_mib: z.array(z.number().int().min(16)).default([]),
+  /** The node's own kernel, initramfs and boot loader count; virtual machines and bare metal have them. */
+  boots_from_disk: z.boolean().default(false),
 });
 
 export const checkSchema = z.strictObject({

@@ -40,6 +40,7 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
   const cache = new ImageCache(imageCacheDir(options.stateDir), clock);
   return {
     name: 'container',
+    offers: { nodes: 'container', bmc: false },
     prepareImage: async (layers, host, signal) => (await cache.prepare(layers, host, signal)).hash,
     async create(spec, journal, host, signal) {
       checkHost(context);

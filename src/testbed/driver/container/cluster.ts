@@ -104,6 +104,7 @@ export class ContainerCluster implements DriverCluster {
         dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal, place.holding),
       },
       witness: containerWitness(place, power, supervisor, clock),
+      bmc: undefined,
     };
   }
 }

@@ -48,6 +48,7 @@ export function createFakeBackend(options: FakeBackendOptions = {}): Backend {
   const imageHash = (layers: readonly LayerRef[]): string => sha256(canonicalJson(layers));
   return {
     name: 'fake',
+    offers: { nodes: 'container', bmc: false },
     prepareImage: (layers) => Promise.resolve(imageHash(layers)),
     async create(spec, journal, _io, signal) {
       throwIfAborted(signal);
@@ -196,6 +197,7 @@ class FakeNode implements NodeDriver {
   readonly console: NodeDriver['console'];
   readonly network: NodeDriver['network'];
   readonly witness: Witness;
+  readonly bmc = undefined;
   private readonly options: FakeBackendOptions;
   private readonly clock: Clock;
 
