@@ -1,15 +1,24 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { checkers } from '../../checkers/index.js';
 import { packageRoot } from '../../src/core/paths.js';
 import {
-  checkersHash,
   loadAdmission,
   saveAdmission,
   type Admission,
   type AdmissionRun,
 } from '../../src/study/admission/admission-file.js';
+import { checkersHash, checkerSources } from '../../src/study/admission/checkers-hash.js';
 import { brokenClauses, flakeRate } from '../../src/study/admission/criteria.js';
 import { needlesOf, taskNeedles } from '../../src/study/admission/traces.js';
 import { loadTask } from '../../src/trial/task/load.js';
@@ -208,7 +217,7 @@ t.test('an admission counts as long as package, checkers and image are the same'
     admitted: true,
     problems: [],
     date: '2026-01-02',
-    hashes: { task: task.hash, checkers: await checkersHash(), image: 'image-1' },
+    hashes: { task: task.hash, checkers: await checkersHash(task), image: 'image-1' },
     versions: {},
     repeat: 1,
     flakeRate: 0,
@@ -223,9 +232,46 @@ t.test('an admission counts as long as package, checkers and image are the same'
   t.match(await loadAdmission(task, 'image-2'), { admitted: false, why: /another image/ });
   t.match(await loadAdmission({ ...task, hash: 'other' }), { admitted: false, why: /package changed/ });
   await saveAdmission(task, { ...admission, hashes: { ...admission.hashes, checkers: 'other' } });
-  t.match(await loadAdmission(task), { admitted: false, why: /checkers changed/ });
+  t.match(await loadAdmission(task), { admitted: false, why: /Checkers that it uses changed/ });
   await saveAdmission(task, { ...admission, admitted: false, problems: ['x'] });
   t.match(await loadAdmission(task), { admitted: false, why: /failed admission on 2026-01-02/ });
   writeFileSync(path, readFileSync(path, 'utf8').slice(0, 40));
   await t.rejects(loadAdmission(task), { code: 'IB_ADMISSION' });
+});
+
+t.test('an admission rests on the checkers that the task uses, and on no others', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'infrabed-checkers-'));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  cpSync(join(packageRoot, 'checkers'), dir, { recursive: true });
+  const using = (uses: string): { definition: TaskDefinition } => ({
+    definition: { ...definition, checks: definition.checks.map((one) => ({ ...one, uses })) },
+  });
+  const task = using('port-open');
+  t.same(
+    [...(await checkerSources(['port-open', './checks/own.mjs'], dir)).keys()],
+    ['expectation.ts', 'node-script.ts', 'port-open.ts', 'scripts/tcp-probe.py'],
+  );
+  const before = await checkersHash(task, dir);
+  t.not(await checkersHash(using('shell'), dir), before);
+
+  writeFileSync(join(dir, 'brand-new.ts'), 'export const brandNew = 1;\n');
+  appendFileSync(join(dir, 'index.ts'), '// one more checker\n');
+  appendFileSync(join(dir, 'ping-path.ts'), '// changed\n');
+  appendFileSync(join(dir, 'scripts/processes.py'), '# changed\n');
+  t.equal(await checkersHash(task, dir), before, 'what it does not use may change');
+  for (const file of ['port-open.ts', 'expectation.ts', 'scripts/tcp-probe.py', 'nodes-reachable.ts']) {
+    const text = readFileSync(join(dir, file));
+    appendFileSync(join(dir, file), '\n');
+    t.not(await checkersHash(task, dir), before, `${file} counts, the guard of every task included`);
+    writeFileSync(join(dir, file), text);
+  }
+  t.equal(await checkersHash(task, dir), before);
+  await t.rejects(checkersHash(using('no-such-checker'), dir), { code: 'IB_CHECKER_UNKNOWN' });
+});
+
+t.test('every checker stands in a module of its name, with the scripts that it names', async (t) => {
+  for (const name of checkers.keys()) t.ok((await checkerSources([name])).has(`${name}.ts`), name);
+  const used = await checkerSources([...checkers.keys()]);
+  const scripts = readdirSync(join(packageRoot, 'checkers/scripts'));
+  for (const script of scripts) t.ok(used.has(`scripts/${script}`), `${script} belongs to a checker`);
 });

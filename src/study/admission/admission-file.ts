@@ -1,12 +1,11 @@
 /** admission.json beside a task: what was run, what came out, and by which hashes it is known to be still true. */
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomic } from '../../core/disk.js';
 import { errnoOf, InfrabedError, messageOf } from '../../core/errors.js';
-import { sha256 } from '../../core/ids.js';
-import { asset } from '../../core/paths.js';
 import type { TaskPackage } from '../../trial/task/schema.js';
+import { checkersHash } from './checkers-hash.js';
 
 const failedCheck = z.strictObject({ id: z.string(), gate: z.string(), verdict: z.enum(['fail', 'error']) });
 
@@ -71,8 +70,8 @@ export async function loadAdmission(task: TaskPackage, imageHash?: string): Prom
   if (!admission.admitted) return { admitted: false, why: `It failed admission on ${admission.date}.` };
   if (admission.hashes.task !== task.hash)
     return { admitted: false, why: 'The package changed since its admission.' };
-  if (admission.hashes.checkers !== (await checkersHash())) {
-    return { admitted: false, why: 'The checkers changed since its admission.' };
+  if (admission.hashes.checkers !== (await checkersHash(task))) {
+    return { admitted: false, why: 'Checkers that it uses changed since its admission.' };
   }
   if (imageHash !== undefined && admission.hashes.image !== imageHash) {
     return { admitted: false, why: 'It was admitted on another image (package manifest).' };
@@ -89,17 +88,4 @@ function parse(task: TaskPackage, text: string): Admission {
       cause: error,
     });
   }
-}
-
-/** SHA-256 over the sources of all checkers, scripts included. */
-export async function checkersHash(folder = asset('checkers')): Promise<string> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const files = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
-    .sort();
-  const parts = await Promise.all(
-    files.map(async (file) => `${file.slice(folder.length)}\0${sha256(await readFile(file))}`),
-  );
-  return sha256(parts.join('\n'));
 }

@@ -9,7 +9,8 @@ import type { TrialEnvironment } from '../../trial/run/trial.js';
 import { imageLayers } from '../../trial/run/set-up.js';
 import { runAttempt } from '../attempt/attempt.js';
 import { ensureControl } from '../attempt/control.js';
-import { checkersHash, saveAdmission, type Admission, type AdmissionRun } from './admission-file.js';
+import { saveAdmission, type Admission, type AdmissionRun } from './admission-file.js';
+import { checkersHash } from './checkers-hash.js';
 import { brokenClauses, flakeRate } from './criteria.js';
 import { searchTraces, taskNeedles } from './traces.js';
 
@@ -33,7 +34,7 @@ export async function admit(options: AdmissionOptions): Promise<{ admission: Adm
   // Taken before the first trial: what changes meanwhile must not count as admitted.
   const hashes = {
     task: task.hash,
-    checkers: await checkersHash(),
+    checkers: await checkersHash(task),
     image: await environment.backend.prepareImage(imageLayers(task), environment.io, signal),
   };
   await ensureControl(environment, { task, signal, admitted: false });
