@@ -91,17 +91,24 @@ const answerSchema = z.union([
   z.object({ code: z.enum(codes), message: z.string() }),
   z.object({ errno: z.number(), message: z.string(), path: z.string() }),
 ]);
-type Verb = 'make' | 'on' | 'off' | 'ask-off' | 'tidy' | 'remove' | 'take' | 'retire';
+type Verb = 'make' | 'on' | 'off' | 'ask-off' | 'reset' | 'tidy' | 'remove' | 'take' | 'retire';
+
+/** Who carries the acts of this backend out; virtual machines have theirs, under the same fence. */
+const containerActs = 'src/testbed/driver/container/cluster-act.py';
 
 /**
- * One act by a child of cluster-act.py. Returns its result.
+ * One act by a child of `script`. Returns its result.
  * @throws InfrabedError IB_LEASE_CONFLICT when it was fenced off or killed by a take-over, and as the act itself.
  */
-export async function act(holding: Holding, verb: Verb, request: Record<string, unknown>): Promise<unknown> {
-  const script = asset('src/testbed/driver/container/cluster-act.py');
+export async function act(
+  holding: Holding,
+  verb: Verb,
+  request: Record<string, unknown>,
+  script = containerActs,
+): Promise<unknown> {
   const { clusterId: cluster, generation, fence, mark } = holding;
   failpoint(`container.${verb}.checked`);
-  const finished = await run('/usr/bin/python3', ['-I', '-S', script, verb], {
+  const finished = await run('/usr/bin/python3', ['-I', '-S', asset(script), verb], {
     env: markedEnvironment(holding),
     input: JSON.stringify({ ...request, cluster, generation, fence, mark }),
     allowFailure: true,

@@ -16,7 +16,7 @@ class NoRange(Exception):
     """All user id ranges of the machine are taken."""
 
 
-def make(guarded, request):
+def make(guarded, request, fill_by=None):
     """Claims the id, then makes record, network and files. The claim is refused to an older generation than the last."""
     generation, folder = request["generation"], request["folder"]
     guard = guarded.acquire("guard", generation)
@@ -34,7 +34,7 @@ def make(guarded, request):
     fcntl.flock(lock, fcntl.LOCK_SH)
     guarded.check(generation)
     fence.stop_here("make")
-    return fill(guarded, request)
+    return (fill_by or fill)(guarded, request)
 
 
 def fill(guarded, request):

@@ -1,4 +1,4 @@
-/** Every power act of the container backend, as its own children wrote it down: what a crash test counts. */
+/** Every power act of a backend of this machine, as its own children wrote it down: what a crash test counts. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -9,7 +9,8 @@ const powerActSchema = z.object({
   cluster: z.string(),
   node: z.string(),
   generation: z.number(),
-  act: z.enum(['on', 'off', 'ask-off']),
+  /** `reset` is a virtual machine's, which stays on meanwhile. */
+  act: z.enum(['on', 'off', 'ask-off', 'reset']),
   /** `begin` without a `done` behind it: the child that acted was killed. */
   state: z.enum(['begin', 'done']),
 });
