@@ -23,7 +23,7 @@ export function describeTask(task: TaskPackage, admission: string): string[] {
     ...definition.workload.map(({ name, on, script }) => `Workload ${name} on ${on}: ${printable(script)}`),
     '',
     `Agent: ${seconds(agent.timeout_sec)}. Running gate: ${seconds(lifecycle.running.duration_sec)}, a probe every ${seconds(lifecycle.running.interval_sec)}.`,
-    `Reboot gate: ${rebootNodeNames(definition).join(', ')} ${lifecycle.reboot.order}, then ${seconds(lifecycle.reboot.settle_sec)} to settle.`,
+    `Reboot gate: ${rebootNodeNames(definition).join(', ')} ${lifecycle.reboot.order}${lifecycle.reboot.times > 1 ? `, ${String(lifecycle.reboot.times)} times` : ''}, then ${seconds(lifecycle.reboot.settle_sec)} to settle.`,
     '',
     'Instruction:',
     ...instruction

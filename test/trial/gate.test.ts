@@ -377,6 +377,31 @@ t.test('a power-cycle is proven by another boot_id, and a node that stays away h
   );
 });
 
+t.test('nodes can be power-cycled more than once, as long as they come back', async (t) => {
+  const cluster = new FakeCluster();
+  const told: string[] = [];
+  cluster.of('node1').onCycle = () => {
+    cluster.of('node1').standing = dead('node');
+  };
+  const results = await rebootNodes({
+    cluster,
+    nodes: ['node1', 'node0'],
+    order: 'together',
+    times: 2,
+    timeoutMs: 300,
+    settleMs: 1,
+    clock: systemClock,
+    signal: new AbortController().signal,
+    onResult: ({ node, outcome }) => told.push(`${node} ${outcome}`),
+  });
+  t.match(results, [
+    { node: 'node1', outcome: 'not-back' },
+    { node: 'node0', outcome: 'booted', bootIdBefore: 'boot-2', bootIdAfter: 'boot-3' },
+  ]);
+  t.same([...told].sort(), ['node0 booted', 'node0 booted', 'node1 not-back']);
+  t.equal(cluster.calls.filter((call) => call === 'node1 power cycle').length, 1);
+});
+
 t.test('checks on a node that did not come back are not made and have its blame', async (t) => {
   const it = scene([
     check({ id: 'a', gates: ['reboot'] }),

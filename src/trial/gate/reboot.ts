@@ -26,18 +26,33 @@ export interface RebootOptions {
   cluster: Cluster;
   nodes: readonly string[];
   order: 'together' | 'one-by-one';
+  /** Power-cycles of each node, one after the other. Default 1; a node that is not back gets no further one. */
+  times?: number;
   /** From the power-cycle of a node until it has to answer. */
   timeoutMs: number;
   /** Waited after the nodes are back: after each of them, where they go one by one. */
   settleMs: number;
   clock: Clock;
   signal: AbortSignal;
-  /** Told as soon as a node is back or given up. */
+  /** Told as soon as a node is back or given up, each time. */
   onResult?: (result: RebootResult) => void;
 }
 
-/** Power-cycles the nodes; results come in the order of `nodes`. @throws InfrabedError IB_CANCELLED. */
+/**
+ * Power-cycles the nodes. The last result of each comes back, in the order of `nodes`.
+ * @throws InfrabedError IB_CANCELLED.
+ */
 export async function rebootNodes(options: RebootOptions): Promise<RebootResult[]> {
+  const { nodes, times = 1 } = options;
+  const last = new Map<string, RebootResult>();
+  for (let round = 0; round < times; round++) {
+    const left = nodes.filter((node) => last.get(node)?.outcome !== 'not-back');
+    for (const result of await rebootOnce({ ...options, nodes: left })) last.set(result.node, result);
+  }
+  return [...last.values()];
+}
+
+async function rebootOnce(options: RebootOptions): Promise<RebootResult[]> {
   const { nodes, order, settleMs, clock, signal } = options;
   const results: RebootResult[] = [];
   if (order === 'together') {

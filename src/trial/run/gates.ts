@@ -119,6 +119,7 @@ async function cycle(trial: Trial, nodes: readonly string[]): Promise<RebootResu
     cluster: clusterOf(trial),
     nodes,
     order: reboot.order,
+    times: reboot.times,
     timeoutMs: reboot.timeout_sec * 1000,
     settleMs: reboot.settle_sec * 1000,
     clock: environment.clock,

@@ -86,8 +86,9 @@ async function powerActs(trial: InterruptedTrial, records: readonly LedgerRecord
   const { definition } = await loadTask(join(trial.bundle, bundleFiles.task));
   const rebooted: RebootResult[] = [];
   for (const node of rebootNodeNames(definition)) {
-    const result = records.find((record) => record.kind === 'node.rebooted' && record.node === node);
-    const parsed = rebootedSchema.safeParse(result?.payload);
+    const results = records.filter((record) => record.kind === 'node.rebooted' && record.node === node);
+    if (results.length < definition.lifecycle.reboot.times) return { isAmbiguous: true };
+    const parsed = rebootedSchema.safeParse(results.at(-1)?.payload);
     // A node that did not come back may be on its way still: who is to blame for it cannot be found out any more.
     if (!parsed.success || parsed.data.outcome !== 'booted') return { isAmbiguous: true };
     const { bootIdBefore, bootIdAfter, durationMs } = parsed.data;

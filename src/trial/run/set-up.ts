@@ -27,7 +27,8 @@ export function longestTrialMs(task: TaskPackage): number {
   const { agent, lifecycle } = task.definition;
   const { running, reboot } = lifecycle;
   const nodes = task.definition.environment.nodes.length;
-  const seconds = agent.timeout_sec + running.duration_sec + nodes * (reboot.timeout_sec + reboot.settle_sec);
+  const cycleSec = reboot.timeout_sec + reboot.settle_sec;
+  const seconds = agent.timeout_sec + running.duration_sec + nodes * reboot.times * cycleSec;
   return seconds * 1000 + overheadMs;
 }
 

@@ -105,6 +105,8 @@ export const taskSchema = z.looseObject({
           /** Default: every node that the agent can reach. */
           nodes: z.array(identifier).optional(),
           order: z.enum(['together', 'one-by-one']).default('together'),
+          /** So many power-cycles one after the other: what holds for the next boot only shows at the one after it. */
+          times: z.number().int().min(1).max(5).default(1),
           settle_sec: z.number().min(0).default(5),
           timeout_sec: z.number().positive().default(120),
         })
