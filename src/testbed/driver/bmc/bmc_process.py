@@ -74,7 +74,8 @@ class BmcProcess:
         argv = [self.config["ipmiSim"], "-n", "-c", self.path("lan.run.conf"), "-f", self.path("sim.emu"),
                 "-s", self.path("state")]
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8",
-                       "INFRABED_BMC_LINE": str(theirs.fileno())}
+                       # Ahead of ipmi_sim's own libraries, whose packets it looks at (module/guard.c).
+                       "LD_PRELOAD": self.config["module"], "INFRABED_BMC_LINE": str(theirs.fileno())}
         self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                                       env=environment, pass_fds=[theirs.fileno()], preexec_fn=enter)
         theirs.close()

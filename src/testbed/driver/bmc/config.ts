@@ -1,6 +1,7 @@
 /** The files of one virtual BMC: lan.conf (how it is reached, accounts, module) and sim.emu (what it is made of). */
 import { createHash } from 'node:crypto';
 import { InfrabedError } from '../../../core/errors.js';
+import { asset } from '../../../core/paths.js';
 import { fullSensorRecord, sensors } from './sensors.js';
 
 /** The controller's own account; its password belongs to a generation of the lease. In slot 2. */
@@ -19,6 +20,7 @@ export interface BmcPlan {
   /** The BMC's own, on the controller: everything about it lies there. */
   folder: string;
   address: string;
+  netmask: string;
   port: number;
   /** Serial over LAN to a TCP port where the node's console is served (virtual machines). */
   sol?: { host: string; port: number; historyBytes: number };
@@ -40,6 +42,7 @@ export function lanConf(plan: BmcPlan, modulePath: string, sitePassword: string)
     // Neither none nor straight: no session without a password, and no password in the clear.
     ...['callback', 'user', 'operator', 'admin'].map((level) => `    allowed_auths_${level} md5`),
     `    guid ${guid(plan)}`,
+    `    lan_config_program ${quoted(`/bin/sh ${asset('src/testbed/driver/bmc/lan-config.sh')} ${plan.address} ${plan.netmask} ${mac(plan)}`)}`,
     '  endlan',
     `  loadlib ${quoted(modulePath)} ${quoted(plan.folder)}`,
     ...(plan.kcs === undefined ? [] : [`  serial 15 ${plan.kcs.host} ${String(plan.kcs.port)} codec VM`]),
@@ -79,6 +82,11 @@ const hex = (byte: number): string => `0x${byte.toString(16).padStart(2, '0')}`;
 /** The same for the same BMC at each start. */
 function guid({ name, folder }: BmcPlan): string {
   return createHash('sha256').update(`${folder}\n${name}`).digest('hex').slice(0, 32);
+}
+
+/** Locally administered, and the same at each start. */
+function mac(plan: BmcPlan): string {
+  return `02:${guid(plan).slice(0, 10).match(/../g)?.join(':') ?? ''}`;
 }
 
 function quoted(text: string): string {

@@ -76,7 +76,7 @@ export const sensors: readonly Sensor[] = [
 
 /** A Full Sensor Record (IPMI 2.0, table 43-1): linear, unsigned, threshold based. 0 is its record id until it is stored. */
 export function fullSensorRecord(sensor: Sensor): number[] {
-  const name = [...sensor.name].map((character) => character.charCodeAt(0));
+  const name = [...Buffer.from(sensor.name, 'latin1')];
   const body = [
     // Key: owner (the BMC), LUN, number.
     0x20,

@@ -27,6 +27,8 @@ int line_open(sys_data_t *sys)
 	if (!number)
 		return EINVAL;
 	line = atoi(number);
+	/* Neither of them is for the programs that ipmi_sim starts. */
+	unsetenv("LD_PRELOAD");
 	if (fcntl(line, F_SETFD, FD_CLOEXEC) < 0)
 		return errno;
 	return 0;

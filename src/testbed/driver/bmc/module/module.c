@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "bmc.h"
@@ -42,6 +43,13 @@ long boots(void)
 	return stat(path, &found) == 0 ? (long)found.st_size : 0;
 }
 
+/* What event log records are stamped with: without this, with the seconds since the host's boot. */
+static int wall_clock(sys_data_t *sys, struct timeval *now)
+{
+	(void)sys;
+	return gettimeofday(now, NULL);
+}
+
 int ipmi_sim_module_init(sys_data_t *sys, const char *init)
 {
 	int failure;
@@ -49,6 +57,7 @@ int ipmi_sim_module_init(sys_data_t *sys, const char *init)
 	if (!init || strlen(init) >= sizeof(folder))
 		return EINVAL;
 	strcpy(folder, init);
+	sys->get_monotonic_time = wall_clock;
 	failure = line_open(sys);
 	if (!failure)
 		failure = chassis_register();
