@@ -32,7 +32,7 @@ export interface CreateClusterOptions {
   signal?: AbortSignal;
   /** Public keys beside the controller's own that root on every node accepts. */
   authorizedKeys?: readonly string[];
-  /** From the start of the nodes to the last SSH session. Default 120 000. */
+  /** From the start of the nodes to the last SSH session. Default: the backend's, else 120 000. */
   readyTimeoutMs?: number;
 }
 
@@ -63,6 +63,7 @@ export function controllerKeyPath(stateDir: string, clusterId: string): string {
 export async function createCluster(options: CreateClusterOptions): Promise<OwnedCluster> {
   const { backend, id, io, journal, signal, stateDir } = options;
   const scope = `cluster ${id}`;
+  const readyTimeoutMs = options.readyTimeoutMs ?? backend.readyTimeoutMs ?? 120_000;
   const keys = generateKeyPair('operations');
   await writeKey(stateDir, id, keys.privateKey);
   let owned: OwnedCluster | undefined;
@@ -80,7 +81,7 @@ export async function createCluster(options: CreateClusterOptions): Promise<Owne
     };
     const driverCluster = await backend.create(spec, journal, io, signal);
     owned = own(driverCluster, keys.privateKey, options.nodes, options);
-    await owned.cluster.waitForSsh(spec.nodes, options.readyTimeoutMs ?? 120_000, signal);
+    await owned.cluster.waitForSsh(spec.nodes, readyTimeoutMs, signal);
     io.notify({ type: 'phase', scope, phase: 'start', state: 'end' });
     return owned;
   } catch (error) {

@@ -4,6 +4,7 @@ import type { IoHost } from '../../core/io.js';
 import type { Backend } from './driver.js';
 import { createContainerBackend } from './container/index.js';
 import { createFakeBackend } from './fake/index.js';
+import { createLibvirtBackend } from './libvirt/index.js';
 
 export interface BackendOptions {
   stateDir: string;
@@ -11,7 +12,10 @@ export interface BackendOptions {
   io?: IoHost;
 }
 
-export const backends: Readonly<Record<'container' | 'fake', (options: BackendOptions) => Backend>> = {
+export const backends: Readonly<
+  Record<'container' | 'fake' | 'libvirt', (options: BackendOptions) => Backend>
+> = {
   container: createContainerBackend,
+  libvirt: createLibvirtBackend,
   fake: createFakeBackend,
 };

@@ -1,6 +1,5 @@
 /** A fresh node's own files: what makes this node different from the others, in its upper layer (make_cluster.py). */
 import { randomBytes } from 'node:crypto';
-import type { ClusterState, NodeState } from './cluster-state.js';
 import { bridgeAddress, prefixLength } from './network.js';
 import type { KeyPair } from '../../ssh/keys.js';
 
@@ -11,10 +10,16 @@ interface Entry {
   content?: string;
 }
 
+/** What other nodes know a node by. */
+interface Addressed {
+  name: string;
+  address: string;
+}
+
 /** The files and folders of a node's identity, parents first. */
 export function identity(
-  cluster: Pick<ClusterState, 'nodes'>,
-  node: NodeState,
+  cluster: { nodes: readonly Addressed[] },
+  node: Addressed,
   hostKey: KeyPair,
   authorizedKeys: readonly string[],
 ): Entry[] {

@@ -1,0 +1,127 @@
+/** A virtual machine as libvirt describes one: a pure function of what the machine is. */
+import type { BootOverride } from '../driver.js';
+
+export interface DomainDisk {
+  path: string;
+  format: 'qcow2' | 'raw';
+}
+
+export interface Domain {
+  name: string;
+  uuid: string;
+  accelerator: 'kvm' | 'tcg';
+  memoryMiB: number;
+  cpus: number;
+  /** The system's own disk first. */
+  disks: readonly DomainDisk[];
+  /** Directly started kernel; absent: the firmware starts the boot loader of the first disk. */
+  kernel?: { image: string; initrd: string; arguments: string };
+  mac: string;
+  /** Name of the network card's end on the hypervisor, at most 15 characters. */
+  tap: string;
+  console: string;
+  /** From where the firmware boots instead. libvirt has no override of its own, so it is part of the description. */
+  override?: BootOverride['device'];
+}
+
+/** Translated code per machine without KVM, MiB. Without a limit it takes a GiB before it is ever reused. */
+const translationCacheMiB = 128;
+
+/** Locally administered, as QEMU's own prefix is, and unique within a cluster. */
+export function macAddress(index: number): string {
+  return `52:54:00:4d:00:${(index + 1).toString(16).padStart(2, '0')}`;
+}
+
+/** The text that `virsh define` takes (libvirt, "Domain XML format"). */
+export function domainXml(domain: Domain): string {
+  const { accelerator, disks } = domain;
+  return [
+    element('domain', { type: accelerator === 'kvm' ? 'kvm' : 'qemu' }, [
+      element('name', {}, domain.name),
+      element('uuid', {}, domain.uuid),
+      element('memory', { unit: 'MiB' }, String(domain.memoryMiB)),
+      element('vcpu', {}, String(domain.cpus)),
+      element('os', {}, bootLines(domain)),
+      element('features', {}, [
+        element('acpi'),
+        element('apic'),
+        ...(accelerator === 'kvm'
+          ? []
+          : [element('tcg', {}, [element('tb-cache', { unit: 'MiB' }, String(translationCacheMiB))])]),
+      ]),
+      element('cpu', { mode: accelerator === 'kvm' ? 'host-passthrough' : 'maximum' }),
+      element('clock', { offset: 'utc' }),
+      element('on_poweroff', {}, 'destroy'),
+      // An override holds for the next boot: with one, a restart has to go by way of a new description.
+      element('on_reboot', {}, 'restart'),
+      element('on_crash', {}, 'destroy'),
+      element('devices', {}, [
+        ...disks.map(diskLine),
+        element('interface', { type: 'ethernet' }, [
+          element('mac', { address: domain.mac }),
+          element('target', { dev: domain.tap }),
+          element('model', { type: 'virtio' }),
+          element('driver', { name: 'qemu' }),
+          ...(bootsFromNetwork(domain) ? [] : [element('rom', { enabled: 'no' })]),
+        ]),
+        element('serial', { type: 'file' }, [
+          element('source', { path: domain.console, append: 'on' }),
+          element('target', { port: '0' }),
+        ]),
+        element('memballoon', { model: 'none' }),
+        element('controller', { type: 'usb', model: 'none' }),
+      ]),
+    ]),
+    '',
+  ].join('\n');
+}
+
+const bootsFromNetwork = (domain: Domain): boolean => domain.override === 'pxe';
+
+function bootLines(domain: Domain): string[] {
+  const type = element('type', { arch: 'x86_64', machine: 'q35' }, 'hvm');
+  const { kernel, override } = domain;
+  if (bootsFromNetwork(domain)) return [type, element('boot', { dev: 'network' })];
+  if (override === 'cdrom') return [type, element('boot', { dev: 'cdrom' })];
+  if (kernel === undefined) return [type, element('boot', { dev: 'hd' })];
+  return [
+    type,
+    element('kernel', {}, kernel.image),
+    element('initrd', {}, kernel.initrd),
+    element('cmdline', {}, kernel.arguments),
+  ];
+}
+
+/** The host is told nothing of flushes: a testbed's machine need not survive a power cut of the hypervisor. */
+function diskLine({ path, format }: DomainDisk, index: number): string {
+  return element('disk', { type: 'file', device: 'disk' }, [
+    element('driver', { name: 'qemu', type: format, cache: 'unsafe', discard: 'unmap' }),
+    element('source', { file: path }),
+    element('target', { dev: `vd${String.fromCharCode(97 + index)}`, bus: 'virtio' }),
+    element('serial', {}, index === 0 ? 'system' : `data${String(index - 1)}`),
+  ]);
+}
+
+function element(
+  name: string,
+  attributes: Record<string, string> = {},
+  content?: string | readonly string[],
+): string {
+  const words = Object.entries(attributes).map(([key, value]) => ` ${key}="${escapeXml(value)}"`);
+  const opening = `<${name}${words.join('')}`;
+  if (content === undefined) return `${opening}/>`;
+  const inside = typeof content === 'string' ? escapeXml(content) : `\n${content.join('\n')}\n`;
+  return `${opening}>${inside}</${name}>`;
+}
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&apos;',
+};
+
+function escapeXml(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (sign) => entities[sign] ?? sign);
+}

@@ -1,0 +1,2 @@
+/** Virtual machines of libvirt on this machine: what other rooms use of this backend. */
+export { createLibvirtBackend } from './backend.js';

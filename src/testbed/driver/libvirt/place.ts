@@ -1,0 +1,132 @@
+/** One virtual machine as the other files of this room see it, and its acts. */
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Clock } from '../../../core/clock.js';
+import { clusterFolder, nodeFolder } from '../container/cluster-state.js';
+import { act, holdingOf, type Holding } from '../container/fence.js';
+import { clusterNames } from '../container/host.js';
+import { powerLogPath } from '../container/power-log.js';
+import { domainPrefix, type VmClusterState, type VmNodeState } from './cluster-state.js';
+import { domainXml, macAddress } from './domain-xml.js';
+import type { Hypervisor } from './hypervisor.js';
+import { sha256 } from '../../../core/ids.js';
+
+export interface VmContext {
+  /** The state folder's part for virtual machines: see vmFolder. */
+  folder: string;
+  hypervisor: Hypervisor;
+  clock: Clock;
+}
+
+export interface VmPlace {
+  cluster: VmClusterState;
+  node: VmNodeState;
+  holding: Holding;
+  /** Name on the hypervisor. */
+  domain: string;
+  /** Holds root.qcow2, dataN.qcow2, desired, console.log and domain.xml. */
+  folder: string;
+  consolePath: string;
+  netns: string;
+  netnsPath: string;
+  /** The network card's end on the hypervisor. */
+  tap: string;
+}
+
+/** Arguments of a kernel that is started directly; the image's GRUB has the same ones. */
+const kernelArguments = 'root=/dev/vda1 rw console=ttyS0 net.ifnames=0 quiet mitigations=off nokaslr audit=0';
+/** As the cluster's bridge. */
+const tapMtuBytes = 9216;
+
+export function vmPlace(context: VmContext, cluster: VmClusterState, node: VmNodeState): VmPlace {
+  const { netns, netnsPath } = clusterNames(cluster.tag, cluster.id);
+  const folder = nodeFolder(context.folder, cluster.id, node.name);
+  const domain = `${domainPrefix(cluster.tag, cluster.id)}.${node.name}`;
+  return {
+    cluster,
+    node,
+    holding: holdingOf(context.folder, cluster),
+    domain,
+    folder,
+    consolePath: join(folder, 'console.log'),
+    netns,
+    netnsPath,
+    // Names of interfaces end at 15 characters.
+    tap: `ibv${sha256(domain).slice(0, 12)}`,
+  };
+}
+
+/** The text that defines the machine for its next start. */
+export function definitionOf(place: VmPlace): string {
+  const { cluster, node, folder } = place;
+  const index = cluster.nodes.findIndex(({ name }) => name === node.name);
+  return domainXml({
+    name: place.domain,
+    uuid: node.uuid,
+    accelerator: cluster.accelerator,
+    memoryMiB: node.memoryMiB,
+    cpus: node.cpus,
+    disks: [
+      { path: join(folder, 'root.qcow2'), format: 'qcow2' },
+      ...node.disksMiB.map((_, number) => ({
+        path: join(folder, `data${String(number)}.qcow2`),
+        format: 'qcow2' as const,
+      })),
+    ],
+    ...(node.bootsFromDisk
+      ? {}
+      : {
+          kernel: {
+            image: join(cluster.disk, 'vmlinuz'),
+            initrd: join(cluster.disk, 'initrd.img'),
+            arguments: kernelArguments,
+          },
+        }),
+    mac: macAddress(index),
+    tap: place.tap,
+    console: place.consolePath,
+  });
+}
+
+const actScript = 'src/testbed/driver/libvirt/vm-act.py';
+
+/** One act on the cluster by a child, under its fence. @throws as container/fence.ts's act. */
+export function vmAct(
+  holding: Holding,
+  verb: Parameters<typeof act>[1],
+  request: Record<string, unknown>,
+): Promise<unknown> {
+  return act(holding, verb, request, actScript);
+}
+
+/** A power act on one machine. Returns whether anything was switched. */
+export async function powerAct(
+  context: VmContext,
+  place: VmPlace,
+  verb: 'on' | 'off' | 'ask-off' | 'reset',
+  more: Record<string, unknown> = {},
+): Promise<boolean> {
+  const answer = await vmAct(place.holding, verb, {
+    uri: context.hypervisor.uri,
+    node: place.node.name,
+    domain: place.domain,
+    folder: place.folder,
+    log: powerLogPath(context.folder),
+    netns: place.netns,
+    tap: place.tap,
+    mtu: tapMtuBytes,
+    definition: definitionOf(place),
+    ...more,
+  });
+  return z.object({ acted: z.boolean() }).parse(answer).acted;
+}
+
+/** Where a cluster has something on the host: what make_vms.py removes. */
+export function remnantsOf(context: VmContext, tag: string, id: string): Record<string, unknown> {
+  return {
+    uri: context.hypervisor.uri,
+    prefix: domainPrefix(tag, id),
+    netns: clusterNames(tag, id).netns,
+    folder: clusterFolder(context.folder, id),
+  };
+}
