@@ -16,6 +16,16 @@ const connectionCodes: ReadonlySet<ErrorCode> = new Set([
 /** The node was reached and did not do as asked: its own doing, as long as it can be logged in to. */
 const conductCodes: ReadonlySet<ErrorCode> = new Set(['IB_NODE_FAILED', 'IB_TIMEOUT', 'IB_OUTPUT_LIMIT']);
 
+/**
+ * The BMC lies beside the node: it answers while that is off, and its silence proves nothing of the node. One that
+ * refuses the controller's own account had its accounts changed, which only whoever administers it can do.
+ */
+const bmcBlame: ReadonlyMap<ErrorCode, 'node' | 'unknown'> = new Map([
+  ['IB_BMC_AUTH', 'node'],
+  ['IB_BMC_UNREACHABLE', 'unknown'],
+  ['IB_BMC', 'unknown'],
+]);
+
 /** True for an error that may be the node's: the others are faults of the checker. */
 export function concernsNode(error: unknown): error is InfrabedError {
   return isInfrabedError(error) && (connectionCodes.has(error.code) || conductCodes.has(error.code));
@@ -37,6 +47,8 @@ export async function attribute(
 ): Promise<Shortfall> {
   const code = isInfrabedError(error) ? error.code : 'IB_CHECKER_FAILED';
   const message = messageOf(error);
+  const ofBmc = isInfrabedError(error) ? bmcBlame.get(error.code) : undefined;
+  if (ofBmc !== undefined) return { outcome: 'unreachable', blame: ofBmc, error: { code, message } };
   if (!concernsNode(error)) return { outcome: 'fault', error: { code, message } };
   const node = nodeOf(error, on, cluster);
   const { blame, why } = await standingOf(node, cluster, signal, conductCodes.has(error.code));
