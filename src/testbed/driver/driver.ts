@@ -113,7 +113,8 @@ export interface WatchdogState {
   action: 'none' | 'reset' | 'power-off' | 'power-cycle';
   use: string;
   initialSec: number;
-  remainingSec: number;
+  /** null where the BMC does not tell. */
+  remainingSec: number | null;
 }
 
 /**
@@ -139,6 +140,14 @@ export interface Bmc {
   act(args: readonly string[], signal?: AbortSignal): Promise<string>;
 }
 
+/** An account at a BMC, for others than the controller. */
+export interface BmcLogin {
+  address: string;
+  username: string;
+  /** On the controller, mode 0600; the password is its first line. */
+  passwordFile: string;
+}
+
 /** All that can be done to one node of a cluster. */
 export interface NodeDriver {
   readonly name: string;
@@ -152,6 +161,8 @@ export interface NodeDriver {
   readonly witness: Witness | undefined;
   /** Absent where the node has no BMC. */
   readonly bmc: Bmc | undefined;
+  /** The site administrator's account at that BMC, which a task may hand to the agent. Absent where there is none to give. */
+  readonly bmcLogin?: BmcLogin;
 }
 
 /**
@@ -231,6 +242,8 @@ export interface Backend {
   readonly name: string;
   /** What its nodes are, which a task may ask for (`environment.type`, `bmc`). */
   readonly offers: { nodes: 'container' | 'vm' | 'metal'; bmc: boolean };
+  /** How long its nodes may take from power-on to SSH. Absent: 120 000. */
+  readonly readyTimeoutMs?: number;
   /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
   prepareImage(layers: readonly LayerRef[], io: IoHost, signal?: AbortSignal): Promise<string>;
   /** Fresh nodes, powered on. Ends when they were started, not when they answer. */
