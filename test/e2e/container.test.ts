@@ -84,7 +84,7 @@ t.test('a node is a machine of its own', async (t) => {
   t.match(await own('cat', '/etc/ssh/ssh_host_ed25519_key.pub'), node.hostKey);
   t.match(await own('ssh-keygen', '-y', '-f', '/etc/ssh/ssh_host_ed25519_key'), node.hostKey);
   t.ok(Number((await own('cat', '/proc/uptime')).split(' ')[0]) < 60, 'uptime starts at the boot');
-  t.match(await own('ip', '-br', 'address', 'show', 'eth0'), /10\.77\.0\.11\/24/);
+  t.match(await own('ip', '-br', 'address', 'show', 'eth0'), /10\.77\.0\.11\/23/);
   await asAgent(node, 'ip link set eth0 mtu 9000');
   await asAgent(peer, 'ip link set eth0 mtu 9000');
   await asAgent(node, 'ping -c 1 -W 2 -M do -s 8972 node1');
@@ -95,7 +95,7 @@ t.test('a node is a machine of its own', async (t) => {
   );
 
   const bootId = (await node.witness!.testify()).bootId;
-  await asAgent(node, 'echo stays > /var/tmp/stays; ip addr add 10.77.0.99/24 dev eth0');
+  await asAgent(node, 'echo stays > /var/tmp/stays; ip addr add 10.77.0.99/23 dev eth0');
   await node.witness!.execOwn({ argv: ['systemctl', 'reboot'] });
   await waitFor(
     'another boot',

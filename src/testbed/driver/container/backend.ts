@@ -10,6 +10,7 @@ import type { IoHost } from '../../../core/io.js';
 import { silentHost } from '../../../core/io.js';
 import type { Journal } from '../../../core/journal.js';
 import type { Backend, ClusterSpec, DriverCluster, SweepReport } from '../driver.js';
+import { bmcModule, bmcModuleFolder } from '../bmc/index.js';
 import { proveClean } from './clean-proof.js';
 import { ContainerCluster, clusterContext, removeRemnants, type ClusterContext } from './cluster.js';
 import { clusterFolder, isClusterId, nodeFolder, readClusterState } from './cluster-state.js';
@@ -40,14 +41,15 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
   const cache = new ImageCache(imageCacheDir(options.stateDir), clock);
   return {
     name: 'container',
-    offers: { nodes: 'container', bmc: false },
+    offers: { nodes: 'container', bmc: true },
     prepareImage: async (layers, host, signal) => (await cache.prepare(layers, host, signal)).hash,
     async create(spec, journal, host, signal) {
       checkHost(context);
       checkSpec(spec);
       const image = await cache.prepare(spec.layers, host, signal);
       await makeRoomForWatches(spec.nodes.length, context.layout, host);
-      return await createCluster(spec, image, context, journal, signal);
+      const modulePath = await bmcModule(bmcModuleFolder(context.stateFolder), signal);
+      return await createCluster(spec, image, modulePath, context, journal, signal);
     },
     async open(clusterId, journal) {
       return new ContainerCluster(await openState(options.stateDir, clusterId), context, journal);
@@ -115,6 +117,7 @@ async function takeCluster(context: ClusterContext, id: string, generation: numb
 async function createCluster(
   spec: ClusterSpec,
   image: Image,
+  modulePath: string,
   context: ClusterContext,
   journal: Journal,
   signal?: AbortSignal,
@@ -138,7 +141,7 @@ async function createCluster(
   const cluster = new ContainerCluster(state, context, journal);
   try {
     throwIfAborted(signal);
-    await Promise.all(cluster.nodes.map((node) => node.power.on(signal)));
+    await Promise.all([cluster.startBmcs(modulePath), ...cluster.nodes.map((node) => node.power.on(signal))]);
   } catch (error) {
     await abandon(cluster, state, context);
     throw error;
@@ -231,7 +234,7 @@ function makeRequest(
       hostKeys: Object.fromEntries(state.nodes.map(({ name, hostKey }) => [name, hostKey])),
     },
     netns: clusterNames(state.tag, state.id).netns,
-    network: networkPlan,
+    network: networkPlan(state.nodes),
     nodes: state.nodes.flatMap((node, index) => {
       const key = keys[index];
       const folder = nodeFolder(context.stateFolder, state.id, node.name);

@@ -2,9 +2,18 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CleanEvidence } from '../driver.js';
+import { bmcGroup } from './bmc.js';
 import type { ClusterContext } from './cluster.js';
 import { clusterFolder, nodeFolder } from './cluster-state.js';
-import { clusterNames, hierarchies, slice, stateTag } from './host.js';
+import {
+  clusterNames,
+  hierarchies,
+  nodeGroups,
+  slice,
+  stateTag,
+  type ClusterNames,
+  type SupervisorMode,
+} from './host.js';
 import { hostProcesses, processesOf } from './host-processes.js';
 import { networkNames } from './network.js';
 import { lastBootOf, pastOf, type Past } from './past.js';
@@ -46,9 +55,20 @@ function nodeParts(context: ClusterContext, tag: string, id: string, node: strin
   if (context.layout.unified !== undefined)
     groups.push(join(context.layout.unified, slice, `${names.unitPrefix}${node}.service`));
   return [
+    {
+      what: 'bmc',
+      found: present(join(nodeFolder(context.stateFolder, id, node), 'bmc')) ?? bmcGroupOf(context, names),
+    },
     { what: 'folder', found: present(nodeFolder(context.stateFolder, id, node)) },
     { what: 'control groups', found: groups.find((group) => existsSync(group)) ?? null },
   ];
+}
+
+/** Where the supervisor of the cluster's BMCs runs; their addresses go with the network. */
+function bmcGroupOf(context: ClusterContext, names: ClusterNames): string | null {
+  const modes: SupervisorMode[] = ['own', 'host-systemd'];
+  const groups = modes.flatMap((mode) => nodeGroups(context.layout, mode, names, bmcGroup).all);
+  return groups.find((group) => existsSync(group)) ?? null;
 }
 
 /** What the nodes of a cluster have together. */

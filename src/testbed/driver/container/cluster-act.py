@@ -9,12 +9,15 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bmc_daemon  # noqa: E402
 import fence  # noqa: E402
 import make_cluster  # noqa: E402
 import node_power  # noqa: E402
 import take_cluster  # noqa: E402
 
 VERBS = {
+    "bmc-start": bmc_daemon.start,
+    "bmc-stop": bmc_daemon.stop,
     "make": make_cluster.make,
     "on": node_power.on,
     "off": node_power.off,

@@ -6,6 +6,7 @@ import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.
 import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
+import { containerBmc, siteLogin, startBmcs } from './bmc.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
 import { act, holdingOf, markedArgv } from './fence.js';
@@ -48,6 +49,11 @@ export class ContainerCluster implements DriverCluster {
     this.nodes = this.places.map((place) => this.driver(place, place.node));
   }
 
+  /** Starts the BMCs of a new cluster; whoever uses one first waits until it answers. */
+  startBmcs(modulePath: string): Promise<void> {
+    return startBmcs(this.places, supervisorOf(this.state), this.context, modulePath);
+  }
+
   networkCommand(argv: readonly string[]): readonly string[] {
     return markedArgv(holdingOf(this.context.stateFolder, this.state), inNetwork(this.netnsPath, argv));
   }
@@ -62,6 +68,10 @@ export class ContainerCluster implements DriverCluster {
     });
     await this.journal.flush();
     failpoint('container.destroy.intent');
+    // First: a BMC could switch a node on behind us.
+    await act(holdingOf(this.context.stateFolder, this.state), 'bmc-stop', {
+      folder: clusterFolder(this.context.stateFolder, this.id),
+    });
     const outcomes = await Promise.allSettled(this.nodes.map((node) => node.power.off()));
     const fenced = outcomes.find(
       (one) => one.status === 'rejected' && isInfrabedError(one.reason, 'IB_LEASE_CONFLICT'),
@@ -104,7 +114,8 @@ export class ContainerCluster implements DriverCluster {
         dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal, place.holding),
       },
       witness: containerWitness(place, power, supervisor, clock),
-      bmc: undefined,
+      bmc: containerBmc(place, this.journal, clock),
+      bmcLogin: siteLogin(place),
     };
   }
 }

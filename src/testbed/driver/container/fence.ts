@@ -91,7 +91,18 @@ const answerSchema = z.union([
   z.object({ code: z.enum(codes), message: z.string() }),
   z.object({ errno: z.number(), message: z.string(), path: z.string() }),
 ]);
-type Verb = 'make' | 'on' | 'off' | 'ask-off' | 'reset' | 'tidy' | 'remove' | 'take' | 'retire';
+type Verb =
+  | 'bmc-start'
+  | 'bmc-stop'
+  | 'make'
+  | 'on'
+  | 'off'
+  | 'ask-off'
+  | 'reset'
+  | 'tidy'
+  | 'remove'
+  | 'take'
+  | 'retire';
 
 /** Who carries the acts of this backend out; virtual machines have theirs, under the same fence. */
 const containerActs = 'src/testbed/driver/container/cluster-act.py';

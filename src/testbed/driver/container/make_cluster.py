@@ -8,6 +8,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bmc_daemon  # noqa: E402
 import fence  # noqa: E402
 import groups  # noqa: E402
 
@@ -138,6 +139,8 @@ def remove(guarded, request):
 def remnants(request):
     """Groups, namespace, files, uid range; in this order. Returns what could not be removed, a sentence each."""
     left = []
+    # It goes first: it could switch a node on behind us.
+    bmc_daemon.stop_of(request["folder"])
     for group in request["clusterGroups"]:
         if not groups.empty(group):
             left.append("Processes in %s did not end although they were killed." % group)

@@ -7,7 +7,8 @@ import { readdir } from 'node:fs/promises';
 /** Jumbo frames with room for a tag or a tunnel's header. */
 const bridgeMtuBytes = 9216;
 export const bridgeAddress = '10.77.0.1';
-export const prefixLength = 24;
+export const prefixLength = 23;
+export const netmask = '255.255.254.0';
 const firstHost = 11;
 
 /** 10.77.0.11 for the first node. @throws InfrabedError IB_NOT_ENOUGH_NODES beyond the 244th. */
@@ -21,6 +22,9 @@ export function nodeAddress(index: number): string {
   return `10.77.0.${String(firstHost + index)}`;
 }
 
+/** The node's BMC has the same last number, in the upper half of the network. */
+export const bmcAddress = (node: string): string => node.replace(/^10\.77\.0\./, '10.77.1.');
+
 const settings = [
   // Without forwarding nobody would send the "unreachable" that the route stands for.
   'net.ipv4.ip_forward=1',
@@ -29,20 +33,24 @@ const settings = [
   'net.ipv4.neigh.br0.mcast_solicit=20',
 ];
 
-/** What is done in a fresh namespace (make_cluster.py does it): lines for `ip -batch`, and settings for sysctl. */
-export const networkPlan = {
+/**
+ * What is done in a fresh namespace (make_cluster.py does it): lines for `ip -batch`, and settings for sysctl. BMCs are
+ * no nodes: their addresses belong to the bridge.
+ */
+export const networkPlan = (nodes: readonly { address: string }[]): Record<string, unknown> => ({
   commands: [
     'link set lo up',
     `link add br0 mtu ${String(bridgeMtuBytes)} type bridge stp_state 0 forward_delay 0`,
     // Set once more, after which the bridge no longer follows its smallest port.
     `link set br0 mtu ${String(bridgeMtuBytes)}`,
     `addr add ${bridgeAddress}/${String(prefixLength)} dev br0`,
+    ...nodes.map(({ address }) => `addr add ${bmcAddress(address)}/${String(prefixLength)} dev br0`),
     'link set br0 up',
     // There is no way out: say so at once instead of letting programs wait for their time-outs.
     'route add unreachable default',
   ],
   settings,
-};
+});
 
 const linksSchema = z.array(
   z.object({ flags: z.array(z.string()), addr_info: z.array(z.object({ local: z.string() })) }),

@@ -9,6 +9,30 @@ if [ "${IB_IN_NETWORK:-}" != yes ]; then
   IB_IN_NETWORK=yes exec nsenter --net="$netns" /bin/sh "$0" "$folder" "$netns" "$machine" "$hostname" "$base" "$@"
 fi
 
+# Stands for the firmware: what the BMC was told about this boot comes before any boot from the disk.
+bmc=$folder/bmc
+if [ -d "$bmc" ]; then
+  [ ! -e "$bmc/held" ] || rm -f "$bmc/held"
+  # How often the node was started: the BMC's watchdog belongs to one start.
+  printf . >> "$bmc/boots"
+  device=none
+  if [ -e "$bmc/boot-options" ]; then
+    device=$(/usr/bin/python3 -I -S "$(dirname "$0")/../bmc/firmware.py" "$bmc")
+  fi
+  case $device in
+  none | disk) without= ;;
+  pxe) without='Network boot (PXE): this machine found no boot server.' ;;
+  cdrom) without='Boot from CD/DVD: there is no medium in the drive.' ;;
+  bios) without='Setup was entered, and waits for somebody at the console.' ;;
+  *) without='The boot override could not be read.' ;;
+  esac
+  if [ -n "$without" ]; then
+    printf '%s\n' "$device" > "$bmc/held"
+    printf 'firmware: %s No operating system was started. The power is on; switch it off or reset it.\n' "$without"
+    exec sleep infinity
+  fi
+fi
+
 ip link delete "vb-$machine" 2> /dev/null
 # nspawn makes the host's end of the cable with 1500 bytes at each boot; jumbo frames would be lost there.
 (

@@ -1,6 +1,6 @@
 /** A fresh node's own files: what makes this node different from the others, in its upper layer (make_cluster.py). */
 import { randomBytes } from 'node:crypto';
-import { bridgeAddress, prefixLength } from './network.js';
+import { bmcAddress, bridgeAddress, prefixLength } from './network.js';
 import type { KeyPair } from '../../ssh/keys.js';
 
 interface Entry {
@@ -23,7 +23,10 @@ export function identity(
   hostKey: KeyPair,
   authorizedKeys: readonly string[],
 ): Entry[] {
-  const hosts = cluster.nodes.map((other) => `${other.address}\t${other.name}`);
+  const hosts = cluster.nodes.flatMap((other) => [
+    `${other.address}\t${other.name}`,
+    `${bmcAddress(other.address)}\t${other.name}-bmc`,
+  ]);
   const network = [
     '[Match]',
     'Name=eth0',

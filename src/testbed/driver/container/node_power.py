@@ -33,6 +33,8 @@ def log(request, act, state):
         "act": act,
         "state": state,
     }
+    if "via" in request:
+        line["via"] = request["via"]
     fd = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, (json.dumps(line) + "\n").encode())
@@ -55,6 +57,8 @@ def on(_guarded, request):
     desire(request, "on")
     if is_present(request):
         return {"acted": False}
+    # Of the boot before: the firmware says anew whether it boots an operating system.
+    remove_if_there(os.path.join(request["folder"], "bmc", "held"))
     log(request, "on", "begin")
     if request["unit"] is None:
         start_supervisor(request)
@@ -66,6 +70,13 @@ def on(_guarded, request):
             raise PowerError("The unit of %s could not be started: %s" % (request["node"], started.stderr.strip()))
     log(request, "on", "done")
     return {"acted": True}
+
+
+def remove_if_there(path):
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def start_supervisor(request):

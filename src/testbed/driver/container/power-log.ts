@@ -13,6 +13,8 @@ const powerActSchema = z.object({
   act: z.enum(['on', 'off', 'ask-off', 'reset']),
   /** `begin` without a `done` behind it: the child that acted was killed. */
   state: z.enum(['begin', 'done']),
+  /** The node's BMC was asked for it over the network, by whoever; absent: the controller itself acted. */
+  via: z.literal('bmc').optional(),
 });
 
 /** A node that was switched, not one that was found as it should be: such an act leaves no line. */

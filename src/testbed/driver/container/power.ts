@@ -1,4 +1,5 @@
 /** The power of a container node: written down, done, read back from its control group, written down again. */
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -15,7 +16,7 @@ import { powerLogPath } from './power-log.js';
 import { cleanEnvironment, type Supervisor } from './supervisor.js';
 
 /** Number of SIGRTMIN+4 with glibc: systemd's "power off in an orderly way" (systemd(1), SIGNALS). */
-const powerOffSignal = 34 + 4;
+export const powerOffSignal = 34 + 4;
 const bootTimeoutMs = 60_000;
 const softOffTimeoutMs = 90_000;
 const askIntervalMs = 3000;
@@ -114,12 +115,12 @@ export class ContainerPower implements Power {
 
   private async switchOn(signal?: AbortSignal): Promise<void> {
     await this.byChild('on');
-    if ((await findInit(this.place.groups)) !== undefined) return;
+    if (await this.isStarted()) return;
     const startMs = this.clock.now();
     await waitFor(
       `${this.place.node.name} to start its init`,
       async () => {
-        if ((await findInit(this.place.groups)) !== undefined) return true;
+        if (await this.isStarted()) return true;
         // The first moments belong to the shell that has yet to enter its control group.
         const isLate = this.clock.now() - startMs > 3000;
         if (!isLate || (await this.supervisor.isPresent(this.place))) return undefined;
@@ -133,6 +134,13 @@ export class ContainerPower implements Power {
         );
       },
       { timeoutMs: bootTimeoutMs, intervalMs: 20, clock: this.clock, ...(signal ? { signal } : {}) },
+    );
+  }
+
+  /** Its init runs, or its firmware was told to boot from elsewhere and holds: then it is on, without an init. */
+  private async isStarted(): Promise<boolean> {
+    return (
+      (await findInit(this.place.groups)) !== undefined || existsSync(join(this.place.folder, 'bmc', 'held'))
     );
   }
 
@@ -175,20 +183,31 @@ export class ContainerPower implements Power {
     verb: 'on' | 'off' | 'ask-off' | 'tidy',
     more: Record<string, unknown> = {},
   ): Promise<unknown> {
-    const { node, folder, groups, consolePath, holding } = this.place;
-    return act(holding, verb, {
-      node: node.name,
-      folder,
-      console: consolePath,
-      log: powerLogPath(this.stateFolder),
-      group: groups.unified,
-      groups: groups.all,
-      root: groups.root,
-      env: cleanEnvironment,
-      ...this.supervisor.launch(this.place),
+    return act(this.place.holding, verb, {
+      ...powerRequest(this.place, this.stateFolder, this.supervisor),
       ...more,
     });
   }
+}
+
+/** What node_power.py is told of a node. */
+export function powerRequest(
+  place: NodePlace,
+  stateFolder: string,
+  supervisor: Supervisor,
+): Record<string, unknown> {
+  const { node, folder, groups, consolePath } = place;
+  return {
+    node: node.name,
+    folder,
+    console: consolePath,
+    log: powerLogPath(stateFolder),
+    group: groups.unified,
+    groups: groups.all,
+    root: groups.root,
+    env: cleanEnvironment,
+    ...supervisor.launch(place),
+  };
 }
 
 const askedSchema = z.object({ acted: z.boolean() });

@@ -4,6 +4,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bmc_daemon  # noqa: E402
 import fence  # noqa: E402
 import make_cluster  # noqa: E402
 import node_power  # noqa: E402
@@ -18,7 +19,9 @@ def take(guarded, request):
         raise fence.FencedOff("generation %d of the lease has the cluster, not %d" % (number, generation))
     guarded.write("live" if os.path.exists(request["folder"]) else "floor", generation)
     remember(guarded, generation)
-    os.close(guarded.settle(generation))
+    lock = guarded.settle(generation)
+    bmc_daemon.change_passwords(request["folder"])
+    os.close(lock)
     if not os.path.exists(request["folder"]):
         # It was being removed when we came.
         guarded.write("floor", generation)

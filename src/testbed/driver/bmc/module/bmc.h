@@ -43,4 +43,7 @@ int chassis_register(void);
 /* watchdog.c */
 int watchdog_register(sys_data_t *sys);
 
+/* users.c */
+int users_register(sys_data_t *sys);
+
 #endif

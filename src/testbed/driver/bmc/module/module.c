@@ -65,5 +65,7 @@ int ipmi_sim_module_init(sys_data_t *sys, const char *init)
 		failure = boot_options_register();
 	if (!failure)
 		failure = watchdog_register(sys);
+	if (!failure)
+		failure = users_register(sys);
 	return failure;
 }
