@@ -5,6 +5,7 @@ import { sha256 } from '../../src/core/ids.js';
 import type { Cluster, ClusterNode, FileState, NodeStanding } from '../../src/testbed/cluster/cluster.js';
 import type {
   Bmc,
+  BmcLogin,
   CommandResult,
   Console,
   NodeCommand,
@@ -154,6 +155,10 @@ export class FakeCluster implements Cluster {
     const found = this.bmcs.get(node);
     if (found === undefined) throw new InfrabedError('IB_BMC_NONE', `${node} has no BMC.`);
     return found;
+  }
+
+  bmcLogin(node: string): BmcLogin {
+    return { address: this.bmc(node).address, username: 'admin', passwordFile: '/nowhere/password' };
   }
 
   console(node: string): Console {

@@ -1,6 +1,14 @@
 /** The handle on leased nodes: what trials, checkers and provisioning work with, whatever the backend. */
 import type { Duplex } from 'node:stream';
-import type { Bmc, CommandResult, Console, NodeCommand, Power, Testimony } from '../driver/driver.js';
+import type {
+  Bmc,
+  BmcLogin,
+  CommandResult,
+  Console,
+  NodeCommand,
+  Power,
+  Testimony,
+} from '../driver/driver.js';
 
 export interface ClusterNode {
   readonly name: string;
@@ -73,6 +81,8 @@ export interface Cluster {
   console(node: string): Console;
   /** @throws InfrabedError IB_BMC_NONE for a node without one. */
   bmc(node: string): Bmc;
+  /** The site administrator's account at the node's BMC. @throws InfrabedError IB_BMC_NONE where there is none to give. */
+  bmcLogin(node: string): BmcLogin;
   dial(node: string, port: number, signal?: AbortSignal): Promise<Duplex>;
   networkCommand(argv: readonly string[]): readonly string[];
   /** Closes connections; the nodes stay. */

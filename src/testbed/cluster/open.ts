@@ -90,6 +90,17 @@ export function openCluster(options: OpenClusterOptions): Cluster {
         hint: 'Take a backend whose nodes have one: see docs/bmc.md.',
       });
     },
+    bmcLogin(name) {
+      const { bmcLogin } = get(name).driver;
+      if (bmcLogin !== undefined) return bmcLogin;
+      throw new InfrabedError(
+        'IB_BMC_NONE',
+        `There is no account at the BMC of ${name} that could be handed on.`,
+        {
+          hint: 'Take a backend whose nodes have one: see docs/bmc.md.',
+        },
+      );
+    },
     async dial(name, port, signal) {
       return get(name).driver.network.dial(port, signal);
     },

@@ -4,6 +4,7 @@ import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InfrabedError, isInfrabedError } from '../../core/errors.js';
 import { lastLines } from '../../core/exec.js';
+import { redactor } from '../../core/log.js';
 import { createCluster } from '../../testbed/cluster/create.js';
 import type { LayerRef } from '../../testbed/driver/driver.js';
 import { gatherFacts } from '../../testbed/facts/facts.js';
@@ -222,6 +223,18 @@ function nodesJson(trial: Trial): string {
   return JSON.stringify(clusterOf(trial).nodes.map(({ name, address, roles }) => ({ name, address, roles })));
 }
 
+/** For nodes whose BMC the task works with: the site administrator's account. Ends when that BMC answers. */
+async function bmcEnvironment(trial: Trial, node: string): Promise<Record<string, string>> {
+  const definition = trial.request.task.definition.environment.nodes.find(({ name }) => name === node);
+  if (definition?.bmc !== true) return {};
+  const cluster = clusterOf(trial);
+  await cluster.bmc(node).read(['mc', 'info'], trial.request.signal);
+  const { address, username, passwordFile } = cluster.bmcLogin(node);
+  const password = (await readFile(passwordFile, 'utf8')).split('\n', 1)[0] ?? '';
+  redactor.add(password);
+  return { IB_BMC_ADDRESS: address, IB_BMC_USER: username, IB_BMC_PASSWORD: password };
+}
+
 async function bootstrapNode(trial: Trial, node: string, script: string): Promise<void> {
   const result = await clusterOf(trial).setUp(node, {
     argv: ['/bin/bash', '-s'],
@@ -232,6 +245,7 @@ async function bootstrapNode(trial: Trial, node: string, script: string): Promis
       NONCE: trial.nonce,
       NODES_JSON: nodesJson(trial),
       INFRABED_FAULT: trial.request.control ? 'none' : 'inject',
+      ...(await bmcEnvironment(trial, node)),
     },
     timeoutMs: 300_000,
     signal: trial.request.signal,
