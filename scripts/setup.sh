@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs what infrabed needs: Debian packages (named before they are installed), npm packages, and the build.
+# With the argument "vm" also what virtual machines need.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,11 +32,21 @@ need python3 python3
 need make make
 need g++ g++
 need sysctl procps
+need ipmi_sim openipmi
+need ipmitool ipmitool
+[ -f /usr/include/OpenIPMI/lanserv.h ] || packages="$packages libopenipmi-dev"
 [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || packages="$packages debian-archive-keyring"
 # A test tries the migrations on it.
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || packages="$packages postgresql"
 [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
 command -v ansible-runner >/dev/null 2>&1 || /usr/bin/python3 -c 'import ansible_runner' 2>/dev/null || packages="$packages python3-ansible-runner"
+if [ "${1:-}" = vm ]; then
+  need virsh libvirt-clients
+  need qemu-system-x86_64 qemu-system-x86
+  need qemu-img qemu-utils
+  need mke2fs e2fsprogs
+  [ -x /usr/sbin/libvirtd ] || packages="$packages libvirt-daemon-system"
+fi
 packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
 
 if [ -n "$(printf %s "$packages" | tr -d ' ')" ]; then

@@ -8,7 +8,8 @@ import { lastLines, run } from '../../../core/exec.js';
 import { sha256 } from '../../../core/ids.js';
 import { asset } from '../../../core/paths.js';
 
-const header = '/usr/include/OpenIPMI/lanserv.h';
+/** What the module is compiled with. */
+export const bmcHeader = '/usr/include/OpenIPMI/lanserv.h';
 const compileTimeoutMs = 120_000;
 const install = 'Install the packages openipmi, libopenipmi-dev and gcc: "make setup" does.';
 
@@ -20,7 +21,7 @@ export async function bmcModule(folder: string, signal?: AbortSignal): Promise<s
   if (!existsSync('/usr/bin/ipmi_sim'))
     throw new InfrabedError('IB_HOST_UNFIT', 'ipmi_sim is not installed.', { hint: install });
   const sources = await moduleSources();
-  const path = join(folder, `${sha256(await contents([header, ...sources])).slice(0, 16)}.so`);
+  const path = join(folder, `${sha256(await contents([bmcHeader, ...sources])).slice(0, 16)}.so`);
   if (existsSync(path)) return path;
   await mkdir(folder, { recursive: true, mode: 0o755 });
   const fresh = `${path}.${randomBytes(4).toString('hex')}.new`;
@@ -57,6 +58,9 @@ async function contents(paths: readonly string[]): Promise<string> {
     return (await Promise.all(paths.map((path) => readFile(path, 'utf8')))).join('\0');
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT') throw error;
-    throw new InfrabedError('IB_HOST_UNFIT', `${header} is not installed.`, { hint: install, cause: error });
+    throw new InfrabedError('IB_HOST_UNFIT', `${bmcHeader} is not installed.`, {
+      hint: install,
+      cause: error,
+    });
   }
 }

@@ -27,6 +27,9 @@ export const bmcGroup = '_bmc';
 
 const bmcFolder = (place: NodePlace): string => join(place.folder, 'bmc');
 
+/** Written by bmcd (power_queue.py). */
+export const bmcRequestsPath = (place: NodePlace): string => join(bmcFolder(place), 'requests.jsonl');
+
 function planOf(place: NodePlace): BmcPlan {
   const { name, address } = place.node;
   return { name, folder: bmcFolder(place), address: bmcAddress(address), netmask, port: bmcPort };

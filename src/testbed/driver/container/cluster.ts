@@ -6,7 +6,7 @@ import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.
 import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
-import { containerBmc, siteLogin, startBmcs } from './bmc.js';
+import { bmcRequestsPath, containerBmc, siteLogin, startBmcs } from './bmc.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
 import { act, holdingOf, markedArgv } from './fence.js';
@@ -116,6 +116,7 @@ export class ContainerCluster implements DriverCluster {
       witness: containerWitness(place, power, supervisor, clock),
       bmc: containerBmc(place, this.journal, clock),
       bmcLogin: siteLogin(place),
+      bmcRequests: bmcRequestsPath(place),
     };
   }
 }

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { errnoOf } from '../../../core/errors.js';
 import { run } from '../../../core/exec.js';
+import { bmcHeader } from '../bmc/index.js';
 import { cgroupLayout, supervisorMode } from './host.js';
 import { imageCacheDir } from './image-cache.js';
 import { inotifyAdvice, inotifyPerNode } from './inotify.js';
@@ -46,6 +47,7 @@ export async function hostChecks(stateFolder: string): Promise<HostCheck[]> {
       ? await mappingCheck()
       : warn('uid mapping', 'not probed', 'Run "sudo infrabed doctor" to have it tried.'),
     ...(await Promise.all(tools.map(toolCheck))),
+    bmcHeadersCheck(),
     inotifyCheck(await readNumber('/proc/sys/fs/inotify/max_user_instances')),
     await diskCheck(stateFolder),
     await diskCheck(imageCacheDir(stateFolder)),
@@ -152,11 +154,21 @@ const tools: readonly { program: string; package: string; why: string }[] = [
   { program: 'sysctl', package: 'procps', why: 'sets up networks' },
   { program: 'socat', package: 'socat', why: 'reaches nodes' },
   { program: 'python3', package: 'python3', why: 'mounts node file systems' },
+  { program: 'ipmi_sim', package: 'openipmi', why: 'is the BMC of every node' },
+  { program: 'ipmitool', package: 'ipmitool', why: 'speaks to BMCs' },
+  { program: 'cc', package: 'gcc', why: 'compiles what ipmi_sim loads' },
   { program: 'bwrap', package: 'bubblewrap', why: 'holds agents in a sandbox' },
   { program: 'ansible-runner', package: 'python3-ansible-runner', why: 'provisions layers' },
   { program: 'ansible-playbook', package: 'ansible', why: 'provisions layers' },
   { program: 'ssh', package: 'openssh-client', why: 'is what agents reach nodes with' },
 ];
+
+function bmcHeadersCheck(): HostCheck {
+  const name = 'BMC headers';
+  return existsSync(bmcHeader)
+    ? ok(name, bmcHeader)
+    : fail(name, `${bmcHeader} is missing`, 'Run "make setup", or install the package libopenipmi-dev.');
+}
 
 const searchPath = (): string[] => (process.env['PATH'] ?? '').split(':').concat('/usr/sbin', '/sbin');
 
