@@ -1,5 +1,5 @@
 # The two commands a newcomer needs: make demo, make test. Both install what is missing first (make setup).
-.PHONY: setup demo test crashtest bench lint build
+.PHONY: setup setup-vm demo test crashtest bench lint build
 
 # Root is needed for containers; sudo is used where you are not root.
 AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,JOBS,SECOND)
@@ -9,6 +9,10 @@ NODE := $(shell command -v node || echo node)
 
 setup:
 	@sh scripts/setup.sh
+
+# With libvirt and QEMU, for virtual machines.
+setup-vm:
+	@sh scripts/setup.sh vm
 
 build:
 	@npm run --silent build

@@ -15,7 +15,7 @@ fi
 # virtio_net before systemd-networkd; button and evdev for a power button that logind hears; IPMI for a BMC in-band.
 printf '%s\n' virtio_net button evdev ipmi_si ipmi_devintf > "$root/etc/modules-load.d/machine.conf"
 for module in kvm kvm_amd kvm_intel powernow_k8 acpi_cpufreq iTCO_wdt i2c_i801 lpc_ich psmouse pcspkr joydev \
-  bochs drm ipmi_ssif acpi_ipmi intel_rapl_common edac_mce_amd; do
+  bochs drm cfg80211 ipmi_ssif acpi_ipmi intel_rapl_common edac_mce_amd; do
   echo "blacklist $module"
 done > "$root/etc/modprobe.d/machine.conf"
 
@@ -31,6 +31,8 @@ UNIT
 ln -sf "boot/$(basename "$(ls "$root"/boot/vmlinuz-*)")" "$root/vmlinuz"
 ln -sf "boot/$(basename "$(ls "$root"/boot/initrd.img-*)")" "$root/initrd.img"
 
+rm -f "$root/vmlinuz.old" "$root/initrd.img.old"
+
 # GRUB: its core image lies on the disk before the first partition and finds the rest on that partition.
 mkdir -p "$root/boot/grub"
 chroot "$root" grub-mkimage --format=i386-pc --prefix='(hd0,msdos1)/boot/grub' --output=/boot/grub/core.img \
@@ -38,7 +40,8 @@ chroot "$root" grub-mkimage --format=i386-pc --prefix='(hd0,msdos1)/boot/grub' -
 cp "$root/usr/lib/grub/i386-pc/boot.img" "$root/boot/grub/boot.img"
 mkdir -p "$root/boot/grub/i386-pc"
 cp "$root"/usr/lib/grub/i386-pc/*.mod "$root"/usr/lib/grub/i386-pc/*.lst "$root/boot/grub/i386-pc/"
-arguments='console=ttyS0 net.ifnames=0 quiet mitigations=off nokaslr audit=0'
+# systemd's lines on the console are what tells why a boot failed.
+arguments='console=ttyS0 net.ifnames=0 quiet systemd.show_status=yes mitigations=off nokaslr audit=0'
 cat > "$root/etc/default/grub" <<CONF
 GRUB_DEFAULT=0
 GRUB_TIMEOUT=0
@@ -57,4 +60,6 @@ menuentry 'Debian GNU/Linux' {
   initrd /initrd.img
 }
 CONF
-echo '/dev/vda1 / ext4 defaults 0 1' > "$root/etc/fstab"
+# The kernel's arguments name the root file system, and the initramfs checks it. In fstab it would be waited for once more,
+# until udev has looked at everything.
+echo '# The root file system is named by the arguments of the kernel.' > "$root/etc/fstab"

@@ -11,7 +11,7 @@ import { loadSettings } from '../core/settings.js';
 import { loadSiteKey } from '../record/ledger/site-key.js';
 import { registerController, unregisterController } from '../record/store/controllers.js';
 import { openStore } from '../record/store/store.js';
-import { backends } from '../testbed/driver/index.js';
+import { hostBackends, type HostBackend } from '../testbed/driver/index.js';
 import { assertRecovered, describeRecovery, recover, type Recovery } from '../trial/run/recover.js';
 import type { TrialEnvironment } from '../trial/run/trial.js';
 import type { Desk } from '../web/api/operation.js';
@@ -40,7 +40,8 @@ export async function openDesk(
   const settings = await loadSettings(dir);
   const store = await openStore(dir);
   const clock = systemClock;
-  const backend = backends.container({ stateDir: dir, clock });
+  const onThisMachine = hostBackends({ stateDir: dir, clock });
+  const backend = onThisMachine('container');
   const kept = { store, settings, clock, io: face.io };
   const held = new Set<string>();
   let recovery: Promise<Recovery> | undefined;
@@ -64,8 +65,11 @@ export async function openDesk(
     signal: face.signal,
     backend,
     controller,
-    trials: async (actor: Actor, io: IoHost): Promise<TrialEnvironment> => ({
+    backendNamed: onThisMachine,
+    checkers,
+    trials: async (actor: Actor, io: IoHost, name: HostBackend): Promise<TrialEnvironment> => ({
       ...(await grounds()),
+      backend: onThisMachine(name),
       controller: await controller(),
       checkers,
       io,

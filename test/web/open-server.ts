@@ -42,6 +42,8 @@ export async function openServer(more: Partial<ServerOptions> = {}): Promise<Ope
     io: silentHost,
     signal: new AbortController().signal,
     backend: backends.fake({ stateDir: folder }),
+    backendNamed: () => backends.fake({ stateDir: folder }),
+    checkers: new Map(),
     controller: () => Promise.resolve('c-test'),
     trials: () => Promise.reject(new Error('No trial runs in these tests.')),
   };

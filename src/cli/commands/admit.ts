@@ -2,6 +2,8 @@
 import { checkers } from '../../../checkers/index.js';
 import { InfrabedError } from '../../core/errors.js';
 import { admit } from '../../study/admission/admit.js';
+import { hostBackendNames, type HostBackend } from '../../testbed/driver/index.js';
+import { backendFor } from '../../trial/run/backend-choice.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { asRoot } from '../as-root.js';
 import type { CliCommand } from '../command.js';
@@ -11,6 +13,7 @@ interface AdmitArguments {
   task: string;
   repeat: number;
   parallel: number;
+  backend: HostBackend | undefined;
   json: boolean;
 }
 
@@ -22,6 +25,10 @@ export const admitCommand: CliCommand<AdmitArguments> = {
       .positional('task', { type: 'string', demandOption: true, describe: 'name or folder of the task' })
       .option('repeat', { type: 'number', default: 5, describe: 'runs of the reference solution' })
       .option('parallel', { type: 'number', default: 2, describe: 'trials side by side' })
+      .option('backend', {
+        choices: hostBackendNames,
+        describe: 'what the nodes are made by; left out: the cheapest that has what the task needs',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'the admission as one JSON object' })
       .example('$0 task admit storage-mtu-drift', 'about twelve trials, on fresh nodes each time'),
   handler: async (args, face) => {
@@ -31,7 +38,7 @@ export const admitCommand: CliCommand<AdmitArguments> = {
     }
     const task = await findTask(args.task, taskFolders(), { checkers });
     if (asRoot(face)) return;
-    const controller = await openController(face);
+    const controller = await openController(face, args.backend ?? backendFor(task));
     try {
       const { admission, path } = await admit({
         environment: controller.environment,

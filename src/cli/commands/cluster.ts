@@ -7,7 +7,7 @@ import { shellQuote, start } from '../../core/exec.js';
 import { stateDir } from '../../core/paths.js';
 import { nullJournal } from '../../core/journal.js';
 import { writeSshConfig } from '../../testbed/cluster/ssh-config.js';
-import { backends } from '../../testbed/driver/index.js';
+import { hostBackendNames, hostBackends, type HostBackend } from '../../testbed/driver/index.js';
 import { unknownCluster } from '../../testbed/lease/kept-cluster.js';
 import * as api from '../../web/api/clusters.js';
 import type { ClusterJson } from '../../web/api/clusters.js';
@@ -22,6 +22,7 @@ interface UpArguments {
   nodes: number | undefined;
   layer: string[];
   lease: string | undefined;
+  backend: HostBackend;
   for: string | undefined;
   json: boolean;
 }
@@ -37,6 +38,11 @@ export const clusterUp: CliCommand<UpArguments> = {
       })
       .option('layer', { type: 'string', array: true, default: ['os'], describe: 'layers, from the bottom' })
       .option('lease', { type: 'string', describe: 'a lease of yours to stand on' })
+      .option('backend', {
+        choices: hostBackendNames,
+        default: 'container' as const,
+        describe: 'what the nodes are: containers, or virtual machines of libvirt',
+      })
       .option('for', {
         type: 'string',
         conflicts: 'lease',
@@ -52,6 +58,7 @@ export const clusterUp: CliCommand<UpArguments> = {
     }
     const made = await perform(face, api.clusterUp, {
       layers: args.layer,
+      backend: args.backend,
       ...(args.nodes === undefined ? {} : { nodes: args.nodes }),
       ...(args.lease === undefined ? {} : { lease: args.lease }),
       ...(args.for === undefined ? {} : { durationSec: parseDuration(args.for, '--for') / 1000 }),
@@ -108,7 +115,7 @@ export const clusterSsh: CliCommand<SshArguments> = {
     const { clusters } = await perform(face, api.clusterList, {});
     const entry = chooseCluster(clusters, args.node, args.cluster);
     const dir = stateDir();
-    const driverCluster = await backends.container({ stateDir: dir }).open(entry.cluster, nullJournal);
+    const driverCluster = await hostBackends({ stateDir: dir })('container').open(entry.cluster, nullJournal);
     const config = await writeSshConfig(dir, driverCluster);
     const words = args['--'] ?? [];
     const remote = words.length > 1 ? [words.map(shellQuote).join(' ')] : words;

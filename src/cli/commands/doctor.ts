@@ -1,6 +1,7 @@
 /** `infrabed doctor`: can this machine run nodes, and what is to be done where it cannot? */
 import { stateDir } from '../../core/paths.js';
 import { hostChecks, type HostCheck } from '../../testbed/driver/container/index.js';
+import { vmChecks } from '../../testbed/driver/libvirt/index.js';
 import type { CliCommand } from '../command.js';
 
 interface DoctorArguments {
@@ -17,7 +18,7 @@ export const doctorCommand: CliCommand<DoctorArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'one JSON object a check' })
       .example('$0 doctor', 'a line a check; status 3 if nodes cannot run here'),
   async handler(args, face) {
-    const checks = await hostChecks(stateDir());
+    const checks = [...(await hostChecks(stateDir())), ...(await vmChecks(stateDir()))];
     const width = Math.max(...checks.map((check) => check.name.length));
     for (const check of checks) {
       if (args.json) {

@@ -4,12 +4,14 @@ import { resolve } from 'node:path';
 import { InfrabedError, isErrorCode } from '../../core/errors.js';
 import { comparisonLines, writeComparison } from '../../review/report/index.js';
 import type { TrialScore } from '../../review/score/score.js';
+import { hostBackendNames, type HostBackend } from '../../testbed/driver/index.js';
 import { runAttempt } from '../../study/attempt/attempt.js';
 import { ensureControl } from '../../study/attempt/control.js';
 import { loadAdmission } from '../../study/admission/admission-file.js';
 import { parseAgent } from '../../trial/agent/agent.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { checkers } from '../../../checkers/index.js';
+import { backendFor } from '../../trial/run/backend-choice.js';
 import { imageLayers } from '../../trial/run/set-up.js';
 import type { CliCommand, Face } from '../command.js';
 import { openController } from '../controller.js';
@@ -27,6 +29,7 @@ interface RunArguments {
   network: 'none' | 'host';
   'agent-path': string[];
   lease: string | undefined;
+  backend: HostBackend | undefined;
   scorecard: string | undefined;
   json: boolean;
 }
@@ -63,6 +66,10 @@ export const runCommand: CliCommand<RunArguments> = {
         type: 'string',
         describe: 'a lease of yours whose nodes to use, instead of a short one taken for each trial',
       })
+      .option('backend', {
+        choices: hostBackendNames,
+        describe: 'what the nodes are made by; left out: the cheapest that has what the task needs',
+      })
       .option('scorecard', {
         type: 'string',
         describe: 'write a page that sets the trials side by side to this file',
@@ -86,7 +93,7 @@ export const runCommand: CliCommand<RunArguments> = {
     for (const agent of args.agent) parseAgent(agent, task);
     const agentPaths = args['agent-path'].map(agentPath);
     if (asRoot(face)) return;
-    const controller = await openController(face);
+    const controller = await openController(face, args.backend ?? backendFor(task));
     const scores: TrialScore[] = [];
     try {
       const { backend } = controller.environment;
@@ -121,7 +128,7 @@ export const runCommand: CliCommand<RunArguments> = {
 
 /** The same trials one after the other on the server, which looks at all of it: tasks and agents are its own. */
 async function runOnServer(args: RunArguments, face: Face): Promise<void> {
-  const { task, network, keep, lease } = args;
+  const { task, network, keep, lease, backend } = args;
   const scores: TrialScore[] = [];
   for (const { agent, attempt } of plan(args)) {
     if (face.signal.aborted) break;
@@ -134,6 +141,7 @@ async function runOnServer(args: RunArguments, face: Face): Promise<void> {
       keep,
       agentPaths: args['agent-path'],
       ...(lease === undefined ? {} : { lease }),
+      ...(backend === undefined ? {} : { backend }),
     });
     scores.push(score);
     showScore(score, args.json, face, { onServer: true });

@@ -54,7 +54,7 @@ export async function serve(
     const server = await startServer({ operations: list, desk, version: version(), ...listeners });
     try {
       for (const address of server.addresses) face.print(`listening at ${address}`);
-      await keepSite(await desk.trials(controllerActor, desk.io), desk.signal);
+      await keepSite(await desk.trials(controllerActor, desk.io, 'container'), desk.signal);
     } finally {
       await server.close();
     }

@@ -4,6 +4,7 @@ import type { IoHost } from '../../core/io.js';
 import type { Backend } from './driver.js';
 import { createContainerBackend } from './container/index.js';
 import { createFakeBackend } from './fake/index.js';
+import { joinBackends } from './joined.js';
 import { createLibvirtBackend } from './libvirt/index.js';
 
 export interface BackendOptions {
@@ -19,3 +20,17 @@ export const backends: Readonly<
   libvirt: createLibvirtBackend,
   fake: createFakeBackend,
 };
+
+/** Backends whose nodes are on this machine: what --backend takes. */
+export const hostBackendNames = ['container', 'libvirt'] as const;
+export type HostBackend = (typeof hostBackendNames)[number];
+
+/** All backends of this machine, joined so that the named one makes new clusters. */
+export function hostBackends(options: BackendOptions): (chosen: HostBackend) => Backend {
+  const made = { container: backends.container(options), libvirt: backends.libvirt(options) };
+  return (chosen) =>
+    joinBackends(
+      made[chosen],
+      hostBackendNames.filter((name) => name !== chosen).map((name) => made[name]),
+    );
+}

@@ -131,7 +131,7 @@ const script = asset('src/testbed/facts/gather-facts.py');
 const maxFactsBytes = 64 * 1024 * 1024;
 
 /**
- * Records the facts of one node; about half a second on a container.
+ * Records the facts of one node; about half a second on a container, many on an emulated machine.
  * @throws InfrabedError IB_NODE_UNREACHABLE or IB_NODE_OFF from the source, IB_NODE_FAILED when the script fails
  *   or what it prints has another shape.
  */
@@ -145,7 +145,7 @@ export async function gatherFacts(
   const result = await source.exec(node, {
     argv: ['python3', '-I', '-', JSON.stringify({ trees: options.trees ?? [] })],
     stdin: await readFile(script),
-    timeoutMs: options.timeoutMs ?? 60_000,
+    timeoutMs: options.timeoutMs ?? 180_000,
     maxOutputBytes: maxFactsBytes,
     ...(options.signal === undefined ? {} : { signal: options.signal }),
   });

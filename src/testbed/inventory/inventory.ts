@@ -11,12 +11,29 @@ import { defaultsFileSchema, nodeFileSchema, siteFileSchema, tables, type Site }
 export { formatProblem, invalidSite, type Problem } from './document.js';
 export type { Site, SiteNode } from './schema.js';
 
-let embedded: Site | undefined;
+const embedded = new Map<string, Site>();
 
-/** The site of this machine: container nodes, from inventory/local.yaml. Read once: nearly every command asks for it. */
-export async function embeddedSite(): Promise<Site> {
-  const path = asset('inventory/local.yaml');
-  return (embedded ??= { ...parseInventory(await readFile(path, 'utf8'), path), embedded: true });
+/** The sites of this machine. Each has the nodes of one backend; `local` is meant where none is named. */
+const embeddedFiles = { container: 'inventory/local.yaml', libvirt: 'inventory/local-vm.yaml' } as const;
+
+/**
+ * The site of this machine for a backend: container nodes unless it is libvirt's. Read once: nearly every command asks
+ * for it.
+ */
+export async function embeddedSite(backend = 'container'): Promise<Site> {
+  const file = backend === 'libvirt' ? embeddedFiles.libvirt : embeddedFiles.container;
+  const known = embedded.get(file);
+  if (known !== undefined) return known;
+  const path = asset(file);
+  const site = { ...parseInventory(await readFile(path, 'utf8'), path), embedded: true };
+  embedded.set(file, site);
+  return site;
+}
+
+/** The embedded site of that name, if it is one. */
+export async function embeddedSiteNamed(name: string): Promise<Site | undefined> {
+  const all = await Promise.all(Object.keys(embeddedFiles).map((backend) => embeddedSite(backend)));
+  return all.find((site) => site.name === name);
 }
 
 /**

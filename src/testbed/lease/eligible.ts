@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
 import { InfrabedError } from '../../core/errors.js';
 import type { Database, NodesTable } from '../../record/store/schema.js';
-import { embeddedSite } from '../inventory/inventory.js';
+import { embeddedSite, embeddedSiteNamed } from '../inventory/inventory.js';
 import { enrollSite } from '../node/enroll.js';
 import type { Wanted } from './ground.js';
 
@@ -88,10 +88,10 @@ export async function defaultSite(): Promise<string> {
   return (await embeddedSite()).name;
 }
 
-/** Enrols the embedded site where that is the one asked for. Call it inside a transaction. */
+/** Enrols an embedded site where one is asked for. Call it inside a transaction. */
 export async function enrollIfEmbedded(db: Kysely<Database>, site: string, clock: Clock): Promise<void> {
-  const embedded = await embeddedSite();
-  if (site === embedded.name) await enrollSite(db, embedded, clock);
+  const embedded = await embeddedSiteNamed(site);
+  if (embedded !== undefined) await enrollSite(db, embedded, clock);
 }
 
 /** The nodes that a request could get, each with its state, checked against what there is. */

@@ -75,7 +75,7 @@ export async function takeNodes(store: Store, options: TakeNodesOptions): Promis
   const gapMs = options.gapMs ?? defaultSettings.lease.cleaning_gap_sec * 1000;
   const actor = options.actor ?? { name: owner, role: 'user' };
   checkDuration(durationMs);
-  const site = options.site ?? (await embeddedSite());
+  const site = options.site ?? (await embeddedSite(options.backend));
   const wanted = withBackend(options.nodes, options.backend ?? 'container');
   // The store begins its transactions with the write lock, so that two processes choose one after the other.
   return store.db.transaction().execute(async (db) => {

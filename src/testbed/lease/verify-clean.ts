@@ -82,7 +82,8 @@ function failed(sentence: string): InfrabedError {
  */
 export function verifiedProof(booted: BootedNode, evidence: CleanEvidence): CleanProof {
   const gone = destroyedProof(evidence, booted.generation);
-  if (gone.method !== 'container-destroyed') throw failed('There is no proof that the node is gone.');
+  if (gone.method !== 'container-destroyed' && gone.method !== 'vm-destroyed')
+    throw failed('There is no proof that the node is gone.');
   const { imageHash: hash, generation, bootId, areas, release } = booted;
   if (gone.hostKeyGeneration !== generation || (gone.image.hash ?? hash) !== hash) {
     throw failed(`What was removed is not what was booted: another image or generation.`);

@@ -7,7 +7,13 @@ import { z } from 'zod';
 import { InfrabedError } from '../../core/errors.js';
 import type { CleanEvidence } from '../driver/driver.js';
 
-export const cleanMethods = ['never-made', 'container-destroyed', 'verified-boot', 'untouched'] as const;
+export const cleanMethods = [
+  'never-made',
+  'container-destroyed',
+  'vm-destroyed',
+  'verified-boot',
+  'untouched',
+] as const;
 export type CleanMethod = (typeof cleanMethods)[number];
 
 const sentence = z.string().min(1);
@@ -43,6 +49,14 @@ const rest = {
   readBack: z.array(sentence).min(1),
 };
 
+const destroyed = {
+  image: z.union([knownImage, noImage]),
+  hostKeyGeneration: generation,
+  bootId: z.union([knownBoot, noBoot]),
+  ...rest,
+  dataAreas: z.array(dataArea.extend({ state: z.literal('absent') })).min(1),
+};
+
 export const cleanProofSchema = z.discriminatedUnion('method', [
   /** Enrolled, of a kind that exists only while a cluster stands on it, and none ever did. */
   z.strictObject({
@@ -54,14 +68,8 @@ export const cleanProofSchema = z.discriminatedUnion('method', [
     dataAreas: z.array(dataArea),
   }),
   /** All that the node was made of is gone, and was looked for. */
-  z.strictObject({
-    method: z.literal('container-destroyed'),
-    image: z.union([knownImage, noImage]),
-    hostKeyGeneration: generation,
-    bootId: z.union([knownBoot, noBoot]),
-    ...rest,
-    dataAreas: z.array(dataArea.extend({ state: z.literal('absent') })).min(1),
-  }),
+  z.strictObject({ method: z.literal('container-destroyed'), ...destroyed }),
+  z.strictObject({ method: z.literal('vm-destroyed'), ...destroyed }),
   /** Booted anew from the bare image after that, and asked. The only one that clears a fault. */
   z.strictObject({
     method: z.literal('verified-boot'),
@@ -90,7 +98,7 @@ export function storedProof(method: string, proof: string): CleanProof | undefin
   return parsed.success ? parsed.data : undefined;
 }
 
-/** For a container node that was just enrolled: no cluster was ever made of it. */
+/** For a container or virtual machine that was just enrolled: no cluster was ever made of it. */
 export function neverMadeProof(backend: string): CleanProof {
   return {
     method: 'never-made',
@@ -115,7 +123,7 @@ export function untouchedProof(previous: number): CleanProof {
 }
 
 /**
- * For a container node whose cluster was removed.
+ * For a container or virtual machine whose cluster was removed.
  * @param generation of the lease: counts where the backend does not know any more which one made the node.
  * @throws InfrabedError IB_NODE_FAILED naming what is left of it.
  */
@@ -128,7 +136,7 @@ export function destroyedProof(evidence: CleanEvidence, generation: number): Cle
   }
   const { imageHash, lastBootId } = evidence;
   return {
-    method: 'container-destroyed',
+    method: evidence.method === 'vm-destroyed' ? 'vm-destroyed' : 'container-destroyed',
     image: imageHash === null ? { hash: null, known: 'none-ran' } : { hash: imageHash, known: 'backend' },
     hostKeyGeneration: evidence.generation ?? generation,
     bootId:

@@ -43,12 +43,15 @@ export interface SiteView {
   retired: number;
 }
 
+/** Backends whose nodes exist only while a cluster stands on them. */
+const madeForEachLease: ReadonlySet<string> = new Set(['container', 'libvirt']);
+
 type NodeRow = Selectable<NodesTable>;
 
 /**
  * Enrols a site that the store does not know, which the first command on a machine does with the embedded one. That one
  * is brought up to date with a newer version of infrabed too; a site that a person added is left as it is. A container
- * node is made anew for each lease, so that an enrolled one has nothing to be cleaned of and is available at once; any
+ * or virtual machine is made anew for each lease, so that an enrolled one has nothing to be cleaned of and is available at once; any
  * other stays `enrolled` until it is cleaned. Call it inside a transaction: two controllers may start at once.
  */
 export async function enrollSite(db: Kysely<Database>, site: Site, clock: Clock): Promise<void> {
@@ -178,7 +181,7 @@ async function enroll(
     .values({ name, site, backend, state: 'enrolled', fault: null, lease: null, spec, since })
     .execute();
   await recordChange(db, clock, { actor, kind: 'node.enrolled', subject: name, detail: { backend } });
-  if (backend !== 'container') return;
+  if (!madeForEachLease.has(backend)) return;
   await transition(db, name, 'cleaning', { actor, clock });
   await transition(db, name, 'available', { actor, clock, clean: neverMadeProof(backend) });
 }

@@ -28,7 +28,8 @@ export async function snapshotTools(
   const result = await cluster.ssh(node, {
     argv: ['/usr/bin/python3', '-I', '-', JSON.stringify(programs)],
     stdin: await readFile(asset('src/trial/gate/snapshot-tools.py'), 'utf8'),
-    timeoutMs: 30_000,
+    // An emulated machine hashes a hundred times slower than this one.
+    timeoutMs: 180_000,
     ...(signal === undefined ? {} : { signal }),
   });
   const parsed = result.exitCode === 0 ? snapshotSchema.safeParse(jsonOf(result.stdout)) : undefined;

@@ -25,7 +25,8 @@ const closedSchema = z.object({
 });
 export type ClosedNode = z.output<typeof closedSchema>;
 
-const timeoutMs = 60_000;
+/** Also for an emulated machine, on which a script takes ten seconds to start. */
+const timeoutMs = 180_000;
 
 async function nodeUnits(cluster: Cluster, node: string, ...args: readonly string[]): Promise<unknown> {
   const script = await readFile(asset('src/trial/run/node-units.py'), 'utf8');

@@ -120,7 +120,8 @@ async function cycle(trial: Trial, nodes: readonly string[]): Promise<RebootResu
     nodes,
     order: reboot.order,
     times: reboot.times,
-    timeoutMs: reboot.timeout_sec * 1000,
+    // What a task gives its nodes is meant for those of the usual backend; a slower one is never short of its own time.
+    timeoutMs: Math.max(reboot.timeout_sec * 1000, environment.backend.readyTimeoutMs ?? 0),
     settleMs: reboot.settle_sec * 1000,
     clock: environment.clock,
     signal: request.signal,

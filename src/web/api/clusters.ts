@@ -8,6 +8,7 @@ import {
   type ClusterEntry,
   type Grounds,
 } from '../../testbed/lease/kept-cluster.js';
+import { hostBackendNames, type HostBackend } from '../../testbed/driver/index.js';
 import { instant, isoUtc } from './instant.js';
 import { operation, type AnyOperation, type Desk } from './operation.js';
 
@@ -36,9 +37,17 @@ function clusterJson(entry: ClusterEntry): ClusterJson {
   return { cluster, ...rest, created: isoUtc(createdAt) };
 }
 
-async function groundsOf(desk: Desk): Promise<Grounds> {
-  const { store, backend, stateDir, settings, clock, io } = desk;
-  return { store, backend, stateDir, settings, clock, io, controller: await desk.controller() };
+async function groundsOf(desk: Desk, backend: HostBackend = 'container'): Promise<Grounds> {
+  const { store, stateDir, settings, clock, io } = desk;
+  return {
+    store,
+    backend: desk.backendNamed(backend),
+    stateDir,
+    settings,
+    clock,
+    io,
+    controller: await desk.controller(),
+  };
 }
 
 export const clusterUp = operation({
@@ -53,16 +62,17 @@ export const clusterUp = operation({
     layers: z.array(z.string().min(1)).min(1).default(['os']),
     lease: z.string().min(1).optional().describe('a lease to stand on; left out: one is taken for it'),
     durationSec: z.number().int().min(60).optional().describe('of a lease taken for it'),
+    backend: z.enum(hostBackendNames).default('container').describe('what its nodes are made by'),
   }),
   output: clusterShape,
   async handle(desk, input, actor) {
-    const { nodes, layers, lease, durationSec } = input;
+    const { nodes, layers, lease, durationSec, backend } = input;
     if (lease !== undefined && durationSec !== undefined) {
       throw new InfrabedError('IB_USAGE', 'On a lease a cluster stands until that ends.', {
         hint: 'Leave out the duration, or extend the lease.',
       });
     }
-    const entry = await raiseCluster(await groundsOf(desk), {
+    const entry = await raiseCluster(await groundsOf(desk, backend), {
       actor,
       layers: layers[0] === 'os' ? layers : ['os', ...layers],
       durationMs: (durationSec ?? desk.settings.lease.own_sec) * 1000,

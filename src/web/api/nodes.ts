@@ -14,6 +14,7 @@ import {
   type NodeView,
 } from '../../testbed/node/view.js';
 import { instant, isoOrNull, isoUtc } from './instant.js';
+import { hostBackendNames, type HostBackend } from '../../testbed/driver/index.js';
 import { operation, type AnyOperation, type Desk } from './operation.js';
 
 const nodeShape = z.object({
@@ -171,20 +172,36 @@ export const nodeMaintenance = operation({
     const name = await fullName(desk, node);
     const decision = await setMaintenance(desk, name, { on, ...(why === undefined ? {} : { why }) }, actor);
     // A person may have changed anything on it: it is lent again once it is proven clean.
-    if (!on && (await waitsForUs(desk, name)))
-      await cleanNode({ ...desk, controller: await desk.controller() }, name, actor);
+    if (!on && (await waitsForUs(desk, name))) await cleanNode(await groundOf(desk, name), name, actor);
     return decisionJson(decision);
   },
 });
 
 /** True for a node that is to be cleaned, by a backend that this controller has. */
-async function waitsForUs({ store, backend }: Desk, node: string): Promise<boolean> {
+async function waitsForUs({ store }: Desk, node: string): Promise<boolean> {
   const row = await store.db
     .selectFrom('nodes')
     .select(['backend', 'state', 'lease'])
     .where('name', '=', node)
     .executeTakeFirst();
-  return row?.backend === backend.name && row.state === 'cleaning' && row.lease === null;
+  return isOnThisMachine(row?.backend) && row?.state === 'cleaning' && row.lease === null;
+}
+
+const isOnThisMachine = (backend: string | undefined): backend is HostBackend =>
+  hostBackendNames.some((name) => name === backend);
+
+/** This controller, with the node's own backend; one that it does not have is left for the cleaning to refuse. */
+async function groundOf(
+  desk: Desk,
+  node: string,
+): Promise<Omit<Desk, 'controller'> & { controller: string }> {
+  const row = await desk.store.db
+    .selectFrom('nodes')
+    .select('backend')
+    .where('name', '=', node)
+    .executeTakeFirst();
+  const backend = isOnThisMachine(row?.backend) ? desk.backendNamed(row.backend) : desk.backend;
+  return { ...desk, backend, controller: await desk.controller() };
 }
 
 export const nodeQuarantine = operation({
@@ -218,7 +235,7 @@ export const nodeClean = operation({
   output: cleanedShape,
   async handle(desk, { node }, actor) {
     const name = await fullName(desk, node);
-    return cleanNode({ ...desk, controller: await desk.controller() }, name, actor);
+    return cleanNode(await groundOf(desk, name), name, actor);
   },
 });
 
@@ -233,7 +250,7 @@ export const nodeEnroll = operation({
   output: cleanedShape,
   async handle(desk, { node }, actor) {
     const name = await fullName(desk, node);
-    return enrollNode({ ...desk, controller: await desk.controller() }, name, actor);
+    return enrollNode(await groundOf(desk, name), name, actor);
   },
 });
 

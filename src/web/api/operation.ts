@@ -9,6 +9,7 @@ import type { IoHost } from '../../core/io.js';
 import type { Settings } from '../../core/settings.js';
 import type { Store } from '../../record/store/store.js';
 import type { Backend } from '../../testbed/driver/driver.js';
+import type { HostBackend } from '../../testbed/driver/index.js';
 import type { TrialEnvironment } from '../../trial/run/trial.js';
 
 /** What an operation works on. */
@@ -20,11 +21,15 @@ export interface Desk {
   /** Progress; a server sends it on to who asked. */
   io: IoHost;
   signal: AbortSignal;
+  /** Makes containers where it makes something; finds and removes clusters of any backend. */
   backend: Backend;
+  /** The same with another backend to make something. */
+  backendNamed(name: HostBackend): Backend;
+  checkers: TrialEnvironment['checkers'];
   /** Registers this process as a controller, once, for operations that act on nodes. */
   controller(): Promise<string>;
   /** What trials of this actor run in, their progress told to `io`; as this controller. */
-  trials(actor: Actor, io: IoHost): Promise<TrialEnvironment>;
+  trials(actor: Actor, io: IoHost, backend: HostBackend): Promise<TrialEnvironment>;
 }
 
 export interface Operation<I, O> {

@@ -10,6 +10,8 @@ import { trialScoreSchema, type TrialScore } from '../../review/score/score.js';
 import { loadAdmission } from '../../study/admission/admission-file.js';
 import { runAttempt } from '../../study/attempt/attempt.js';
 import { parseAgent } from '../../trial/agent/agent.js';
+import { hostBackendNames } from '../../testbed/driver/index.js';
+import { backendFor } from '../../trial/run/backend-choice.js';
 import { imageLayers } from '../../trial/run/set-up.js';
 import { findTask, taskFolders } from '../../trial/task/find.js';
 import { operation, type AnyOperation, type Desk } from './operation.js';
@@ -31,18 +33,23 @@ export const trialRun = operation({
     keep: z.boolean().default(false).describe('leave the cluster running afterwards'),
     lease: z.string().min(1).optional().describe('whose nodes to use; left out: a short one is taken'),
     agentPaths: z.array(z.string().min(1)).default([]).describe('shown to the agent, read-only'),
+    backend: z
+      .enum(hostBackendNames)
+      .optional()
+      .describe('what its nodes are made by; left out: the cheapest that has what the task needs'),
   }),
   output: z.object({
     score: trialScoreSchema,
     error: errorShape.nullable().describe('why it did not complete, or could not be graded'),
   }),
   async handle(desk, input, actor) {
-    const { task: name, agent, attempt, network, keep, lease, agentPaths } = input;
+    const { task: name, agent, attempt, network, keep, lease, agentPaths, backend } = input;
     assertMayRun(desk, input, actor);
-    const environment = await desk.trials(actor, desk.io);
-    const task = await findTask(name, taskFolders(), { checkers: environment.checkers });
+    const { checkers } = desk;
+    const task = await findTask(name, taskFolders(), { checkers });
+    const environment = await desk.trials(actor, desk.io, backend ?? backendFor(task));
     parseAgent(agent, task);
-    const imageHash = await desk.backend.prepareImage(imageLayers(task), desk.io, desk.signal);
+    const imageHash = await environment.backend.prepareImage(imageLayers(task), desk.io, desk.signal);
     const { admitted } = await loadAdmission(task, imageHash);
     const { score, error } = await runAttempt(environment, {
       task,
@@ -163,9 +170,7 @@ export const trialReport = operation({
 
 /** The score that was kept; a bundle that was never graded is graded now, without writing into it. */
 async function scoreOf(desk: Desk, bundle: string, actor: Actor): Promise<TrialScore> {
-  return (
-    (await loadScore(bundle)) ?? (await gradeBundle(bundle, (await desk.trials(actor, desk.io)).checkers))
-  );
+  return (await loadScore(bundle)) ?? (await gradeBundle(bundle, desk.checkers));
 }
 
 export const trialOperations: readonly AnyOperation[] = [trialList, trialReport, trialRun];

@@ -189,7 +189,7 @@ function makeRequest(
       hostKeys: Object.fromEntries(state.nodes.map(({ name, hostKey }) => [name, hostKey])),
     },
     netns: clusterNames(state.tag, state.id).netns,
-    network: networkPlan,
+    network: networkPlan(state.nodes),
     image: state.disk,
     nodes: state.nodes.flatMap((node) => {
       const key = keys.get(node.name);

@@ -1,7 +1,7 @@
 /** What is read back of a cluster of virtual machines that was taken down: every place where one could have left something. */
 import { existsSync } from 'node:fs';
 import { messageOf } from '../../../core/errors.js';
-import { clusterFolder, nodeFolder } from '../container/cluster-state.js';
+import { clusterFolder, clustersFolder, nodeFolder } from '../container/cluster-state.js';
 import { clusterNames, stateTag } from '../container/host.js';
 import { hostProcesses, processesOf } from '../container/host-processes.js';
 import { networkNames } from '../container/network.js';
@@ -21,7 +21,7 @@ export async function proveVmsClean(
 ): Promise<CleanEvidence[]> {
   const past = await pastVms(context.folder, clusterId);
   // Where no machine was ever made there is no hypervisor to be asked, and none is started for it.
-  const shared = existsSync(context.folder) ? await sharedParts(context, clusterId) : [];
+  const shared = existsSync(clustersFolder(context.folder)) ? await sharedParts(context, clusterId) : [];
   const boots = await Promise.all(nodes.map((node) => lastBootOf(context.folder, clusterId, node)));
   return nodes.map((node, index) => {
     const folder = nodeFolder(context.folder, clusterId, node);

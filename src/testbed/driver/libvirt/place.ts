@@ -34,7 +34,8 @@ export interface VmPlace {
 }
 
 /** Arguments of a kernel that is started directly; the image's GRUB has the same ones. */
-const kernelArguments = 'root=/dev/vda1 rw console=ttyS0 net.ifnames=0 quiet mitigations=off nokaslr audit=0';
+const kernelArguments =
+  'root=/dev/vda1 rw console=ttyS0 net.ifnames=0 quiet systemd.show_status=yes mitigations=off nokaslr audit=0';
 /** As the cluster's bridge. */
 const tapMtuBytes = 9216;
 

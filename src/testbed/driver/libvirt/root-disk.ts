@@ -41,6 +41,9 @@ export function withKernel(layers: readonly LayerRef[]): LayerRef[] {
   return [bottom, 'vm', ...others];
 }
 
+/** Beside the layers; the cache takes no notice of names that begin with a dot. */
+export const disksFolder = (cacheFolder: string): string => join(cacheFolder, '.disks');
+
 /** Folder of root.raw, vmlinuz, initrd.img and disk.json of an image. Never changed once it is there. */
 export async function rootDisk(
   image: Image,
@@ -52,8 +55,7 @@ export async function rootDisk(
     0,
     16,
   );
-  // The cache takes no notice of names that begin with a dot.
-  const all = join(cache.folder, '.disks');
+  const all = disksFolder(cache.folder);
   const folder = join(all, key);
   if (existsSync(join(folder, 'disk.json'))) return folder;
   const scope = 'disk of virtual machines';

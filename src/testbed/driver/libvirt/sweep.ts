@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { messageOf } from '../../../core/errors.js';
-import { clusterFolder, clusterIds } from '../container/cluster-state.js';
+import { clusterFolder, clusterIds, clustersFolder } from '../container/cluster-state.js';
 import { fenceFolder, holdingOf, readFence } from '../container/fence.js';
 import { clusterNames, stateTag } from '../container/host.js';
 import { hostProcesses, markedGenerations } from '../container/host-processes.js';
@@ -30,7 +30,7 @@ export async function sweepVms(
 ): Promise<SweepReport> {
   const report: SweepReport = { removed: [], failed: [] };
   // Without the folder no machine was ever made here: then nothing starts a hypervisor just to hear that.
-  if (!existsSync(context.folder)) return report;
+  if (!existsSync(clustersFolder(context.folder))) return report;
   const tag = await stateTag(context.folder);
   const { found, silence } = await search(tag, context);
   if (silence !== undefined) report.failed.push(silence);
