@@ -24,7 +24,7 @@ async function boot(): Promise<string> {
 const flags = (): Promise<string> => bmc.raw('0x00 0x09 0x05 0x00 0x00');
 const setFlags = (bytes: string): Promise<string> => bmc.raw(`0x00 0x08 0x05 ${bytes}`);
 
-t.test('the files say what was planned, and refuse what they cannot say', async (t) => {
+t.test('the files say what was planned, and refuse what they cannot say', (t) => {
   const conf = lanConf(bmc.plan, '/module.so', 'abcdefgh12345678');
   t.match(conf, /addr 127\.0\.0\.1 \d+/);
   t.notMatch(conf, /none|straight/);
@@ -48,6 +48,7 @@ t.test('the files say what was planned, and refuse what they cannot say', async 
   t.match(emulatorCommands(bmc.plan), /sel_enable 0x20 512/);
   for (const name of ['lan.conf', 'lan.run.conf', 'password', 'admin-password'])
     t.equal(statSync(join(bmc.plan.folder, name)).mode & 0o077, 0, `${name} is the controller's alone`);
+  t.end();
 });
 
 t.test('nobody gets in without a password', async (t) => {

@@ -141,7 +141,10 @@ async function createCluster(
   const cluster = new ContainerCluster(state, context, journal);
   try {
     throwIfAborted(signal);
-    await Promise.all([cluster.startBmcs(modulePath), ...cluster.nodes.map((node) => node.power.on(signal))]);
+    const starts = [cluster.startBmcs(modulePath), ...cluster.nodes.map((node) => node.power.on(signal))];
+    // To their end, all of them: what is still being made cannot be removed.
+    const failed = (await Promise.allSettled(starts)).find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
   } catch (error) {
     await abandon(cluster, state, context);
     throw error;
