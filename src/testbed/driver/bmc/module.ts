@@ -13,8 +13,8 @@ export const bmcHeader = '/usr/include/OpenIPMI/lanserv.h';
 const compileTimeoutMs = 120_000;
 const install = 'Install the packages openipmi, libopenipmi-dev and gcc: "make setup" does.';
 
-/** Where it is kept in a state folder. */
-export const bmcModuleFolder = (stateFolder: string): string => join(stateFolder, 'bmc-module');
+/** Where it is kept in a folder of the backend, whose other entries have no such names. */
+export const bmcModuleFolder = (folder: string): string => join(folder, '.bmc-module');
 
 /** Path of the module in `folder`. @throws InfrabedError IB_HOST_UNFIT when compiler, headers or ipmi_sim are missing. */
 export async function bmcModule(folder: string, signal?: AbortSignal): Promise<string> {

@@ -48,7 +48,7 @@ export function createContainerBackend(options: ContainerBackendOptions): Backen
       checkSpec(spec);
       const image = await cache.prepare(spec.layers, host, signal);
       await makeRoomForWatches(spec.nodes.length, context.layout, host);
-      const modulePath = await bmcModule(bmcModuleFolder(context.stateFolder), signal);
+      const modulePath = await bmcModule(bmcModuleFolder(imageCacheDir(context.stateFolder)), signal);
       return await createCluster(spec, image, modulePath, context, journal, signal);
     },
     async open(clusterId, journal) {
