@@ -163,6 +163,8 @@ export interface NodeDriver {
   readonly bmc: Bmc | undefined;
   /** The site administrator's account at that BMC, which a task may hand to the agent. Absent where there is none to give. */
   readonly bmcLogin?: BmcLogin;
+  /** Where a BMC of ours writes down what it was asked to do to the node's power, by whomever: JSON lines, out of the node's reach. */
+  readonly bmcRequests?: string;
 }
 
 /**

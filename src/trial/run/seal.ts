@@ -1,12 +1,15 @@
 /** The end of the gathering: consoles, hashes of all files into the ledger, the seal, and the manifest last. */
+import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
 import { nullJournal } from '../../core/journal.js';
 import { run } from '../../core/exec.js';
-import { isInfrabedError, messageOf } from '../../core/errors.js';
+import { errnoOf, isInfrabedError, messageOf } from '../../core/errors.js';
 import { failpoint } from '../../core/failpoint.js';
 import { sha256 } from '../../core/ids.js';
 import { bundleFilesKind, hashBundleFiles } from '../../record/bundle/files.js';
 import { bundleFiles, bundleVersion, type Manifest } from '../../record/bundle/schema.js';
 import { manifestText } from '../../record/bundle/writer.js';
+import type { NodeDriver } from '../../testbed/driver/driver.js';
 import { parseAgent } from '../agent/agent.js';
 import { labelOf, type Trial } from './trial.js';
 
@@ -20,6 +23,10 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
   for (const node of trial.owned?.cluster.nodes ?? []) {
     await trial.bundle.console(node.name, clusterConsole(trial, node.name));
   }
+  for (const node of trial.owned?.driverCluster.nodes ?? [])
+    for (const payload of await bmcRequests(node)) {
+      trial.ledger.record({ kind: 'bmc.request', actor: 'bmc', node: node.name, payload });
+    }
   await trial.bundle.drift(trial.drift);
   const manifest = await manifestOf(trial, { ending, error });
   // Kept in the store first: its hash is sealed before it is written, and only these very bytes fit it.
@@ -46,6 +53,29 @@ export async function seal(trial: Trial, { ending, error }: Ending): Promise<Man
   await trial.bundle.finish(manifest);
   failpoint('seal.finished');
   return manifest;
+}
+
+/** What was done to a node's power by way of its BMC: not by us, so it stands in no intent of ours. */
+async function bmcRequests({ bmcRequests: path }: NodeDriver): Promise<Record<string, unknown>[]> {
+  if (path === undefined) return [];
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    // Made with the first request.
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+  return text.split('\n').filter(Boolean).map(bmcRequest);
+}
+
+/** The last line may have been cut short with whoever wrote it. */
+function bmcRequest(line: string): Record<string, unknown> {
+  try {
+    return z.record(z.string(), z.unknown()).parse(JSON.parse(line));
+  } catch {
+    return { unreadable: line };
+  }
 }
 
 function clusterConsole(trial: Trial, node: string): string {

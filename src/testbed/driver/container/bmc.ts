@@ -1,4 +1,4 @@
-/** The BMCs of container nodes: what their supervisor is told, and the way to one of them. */
+/** The BMCs of the nodes of this machine: what their supervisor is told, and the way to one of them. */
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import type { Journal } from '../../../core/journal.js';
@@ -12,11 +12,12 @@ import {
   supervisorConfig,
   whenReady,
   type BmcPlan,
+  type PowerProgram,
 } from '../bmc/index.js';
 import type { Bmc, BmcLogin } from '../driver.js';
 import { createBmc } from '../ipmi/index.js';
-import { act, markedArgv } from './fence.js';
-import { nodeGroups, slice, type CgroupLayout } from './host.js';
+import { act, markedArgv, type Holding } from './fence.js';
+import { nodeGroups, slice, type CgroupLayout, type ClusterNames, type SupervisorMode } from './host.js';
 import { bmcAddress, inNetwork, netmask } from './network.js';
 import type { NodePlace } from './node.js';
 import { powerOffSignal, powerRequest } from './power.js';
@@ -25,45 +26,70 @@ import { cleanEnvironment, type Supervisor } from './supervisor.js';
 /** Beside the nodes in the cluster's group or in the names of its units. No node can be called so. */
 export const bmcGroup = '_bmc';
 
-const bmcFolder = (place: NodePlace): string => join(place.folder, 'bmc');
+/** A node of this machine, container or not, as far as its BMC is concerned. */
+export interface BmcPlace {
+  cluster: { id: string; mode: SupervisorMode };
+  node: { name: string; address: string };
+  holding: Holding;
+  names: ClusterNames;
+  folder: string;
+  clusterFolder: string;
+}
+
+/** What works a node's power for its BMC: a program, and the file that it finds its request in. */
+export interface BmcPower {
+  program: PowerProgram;
+  request: Record<string, unknown>;
+}
+
+export const bmcFolder = (place: BmcPlace): string => join(place.folder, 'bmc');
 
 /** Written by bmcd (power_queue.py). */
-export const bmcRequestsPath = (place: NodePlace): string => join(bmcFolder(place), 'requests.jsonl');
+export const bmcRequestsPath = (place: BmcPlace): string => join(bmcFolder(place), 'requests.jsonl');
 
-function planOf(place: NodePlace): BmcPlan {
+function planOf(place: BmcPlace): BmcPlan {
   const { name, address } = place.node;
   return { name, folder: bmcFolder(place), address: bmcAddress(address), netmask, port: bmcPort };
 }
 
 /** Starts the BMCs of a new cluster, under its fence; does not wait until they answer. */
-export async function startBmcs(
-  places: readonly NodePlace[],
-  supervisor: Supervisor,
-  context: { stateFolder: string; layout: CgroupLayout },
+export async function startBmcs<Place extends BmcPlace>(
+  places: readonly Place[],
+  powerOf: (place: Place) => BmcPower,
+  layout: CgroupLayout,
   modulePath: string,
+  /** Who carries acts out for this kind of node. */
+  by: (holding: Holding, verb: 'bmc-start', request: Record<string, unknown>) => Promise<unknown> = act,
 ): Promise<void> {
   const [first] = places;
   if (first === undefined) return;
   const configPath = join(first.clusterFolder, 'bmc.json');
-  const bmcs = places.map((place) => ({ plan: planOf(place), power: powerProgram(place) }));
-  await act(first.holding, 'bmc-start', {
+  const bmcs = places.map((place) => ({ plan: planOf(place), power: powerOf(place).program }));
+  await by(first.holding, 'bmc-start', {
     folder: first.clusterFolder,
     bmcs: places.map((place) => ({
       folder: bmcFolder(place),
       files: [
         ...bmcFiles(planOf(place), modulePath, generatePasswords()),
-        { name: 'power.json', content: JSON.stringify(powerFile(place, supervisor, context.stateFolder)) },
+        { name: powerFileName, content: JSON.stringify(powerOf(place).request) },
       ],
     })),
     config: { path: configPath, content: supervisorConfig(bmcs, modulePath, first.names.netnsPath) },
-    launch: launch(first, context.layout, configPath),
+    launch: launch(first, layout, configPath),
   });
 }
 
-function powerProgram(place: NodePlace): { argv: string[]; onFile: { path: string; text: string } } {
+/** In the BMC's folder: what the power program is told beside the word of the moment. */
+export const powerFileName = 'power.json';
+
+export function containerBmcPower(place: NodePlace, supervisor: Supervisor, stateFolder: string): BmcPower {
+  return { program: powerProgram(place), request: powerFile(place, supervisor, stateFolder) };
+}
+
+function powerProgram(place: NodePlace): PowerProgram {
   const script = asset('src/testbed/driver/container/bmc-power.py');
   return {
-    argv: ['/usr/bin/python3', '-I', '-S', script, join(bmcFolder(place), 'power.json')],
+    argv: ['/usr/bin/python3', '-I', '-S', script, join(bmcFolder(place), powerFileName)],
     onFile: { path: join(place.groups.unified, 'cgroup.events'), text: 'populated 1' },
   };
 }
@@ -83,7 +109,7 @@ function powerFile(place: NodePlace, supervisor: Supervisor, stateFolder: string
 }
 
 /** How the supervisor is started: in the cluster's control group, or as a unit of the host's systemd. */
-function launch(place: NodePlace, layout: CgroupLayout, configPath: string): Record<string, unknown> {
+function launch(place: BmcPlace, layout: CgroupLayout, configPath: string): Record<string, unknown> {
   const groups = nodeGroups(layout, place.cluster.mode, place.names, bmcGroup);
   const log = join(place.clusterFolder, 'bmcd.log');
   const script = (name: string): string => asset(join('src/testbed/driver/bmc', name));
@@ -121,7 +147,7 @@ function launch(place: NodePlace, layout: CgroupLayout, configPath: string): Rec
 }
 
 /** The node's BMC, by the controller's own account. The first to use it waits until it has started. */
-export function containerBmc(place: NodePlace, journal: Journal, clock: Clock): Bmc {
+export function bmcOf(place: BmcPlace, journal: Journal, clock: Clock): Bmc {
   const folder = bmcFolder(place);
   const bmc = createBmc({
     name: place.node.name,
@@ -138,7 +164,7 @@ export function containerBmc(place: NodePlace, journal: Journal, clock: Clock): 
 }
 
 /** The site administrator's account, which a task may hand to the agent. */
-export function siteLogin(place: NodePlace): BmcLogin {
+export function siteLogin(place: BmcPlace): BmcLogin {
   return {
     address: bmcAddress(place.node.address),
     username: siteAccount,

@@ -6,7 +6,7 @@ import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.
 import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
-import { bmcRequestsPath, containerBmc, siteLogin, startBmcs } from './bmc.js';
+import { bmcOf, bmcRequestsPath, containerBmcPower, siteLogin, startBmcs } from './bmc.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
 import { act, holdingOf, markedArgv } from './fence.js';
@@ -51,7 +51,14 @@ export class ContainerCluster implements DriverCluster {
 
   /** Starts the BMCs of a new cluster; whoever uses one first waits until it answers. */
   startBmcs(modulePath: string): Promise<void> {
-    return startBmcs(this.places, supervisorOf(this.state), this.context, modulePath);
+    const { stateFolder, layout } = this.context;
+    const supervisor = supervisorOf(this.state);
+    return startBmcs(
+      this.places,
+      (place) => containerBmcPower(place, supervisor, stateFolder),
+      layout,
+      modulePath,
+    );
   }
 
   networkCommand(argv: readonly string[]): readonly string[] {
@@ -114,7 +121,7 @@ export class ContainerCluster implements DriverCluster {
         dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal, place.holding),
       },
       witness: containerWitness(place, power, supervisor, clock),
-      bmc: containerBmc(place, this.journal, clock),
+      bmc: bmcOf(place, this.journal, clock),
       bmcLogin: siteLogin(place),
       bmcRequests: bmcRequestsPath(place),
     };
