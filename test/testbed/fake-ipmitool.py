@@ -148,9 +148,9 @@ def user_access(state, data):
 
 def user_name(state, data):
     user = state["users"].get(str(data[0]))
-    if user is None and has(state, "refusesEmptyName"):
+    if user is None:
         raise Refused(0xCC)
-    return list((b"" if user is None else user["name"].encode()).ljust(16, b"\0"))
+    return list(user["name"].encode().ljust(16, b"\0"))
 
 
 def sel_info(state):
@@ -233,9 +233,7 @@ def command(state, words):
         return 0
     if words[0] == "exec":
         with open(words[1], encoding="utf-8") as file:
-            for line in file:
-                command(state, line.split())
-        return 0
+            return max([command(state, line.split()) for line in file])
     say(f"Invalid command: {words[0]}")
     return 1
 

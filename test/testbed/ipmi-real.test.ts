@@ -91,7 +91,18 @@ t.test('an address where no BMC is', async (t) => {
 });
 
 t.test('a password with quotes and spaces', async (t) => {
-  const sim = await simOf(t, { password: `a 'b" $c\\ d` });
+  const sim = await simOf(t);
+  const password = `a 'b" $c\\ d`;
+  // Set User Password (section 22.30), in a file: not on the command line.
+  const bytes = [...Buffer.alloc(16).fill(password, 0, password.length)].map(
+    (byte) => `0x${byte.toString(16)}`,
+  );
+  bytes.fill('0', password.length);
+  const commands = join(sim.folder, 'set-password');
+  await writeFile(commands, `raw 0x06 0x47 0x02 0x02 ${bytes.join(' ')}\necho set\n`, { mode: 0o600 });
+  t.match(await bmcOf(sim).act(['exec', commands]), /^set/m);
+  await t.rejects(bmcOf(sim).powerState(), { code: 'IB_BMC_AUTH' }, 'the old one is not accepted any more');
+  await writeFile(sim.passwordFile, `${password}\n`, { mode: 0o600 });
   t.equal(await bmcOf(sim).powerState(), 'off');
 });
 

@@ -351,7 +351,7 @@ t.test('bad input', async (t) => {
   });
 });
 
-t.test('what BMCs say', async (t) => {
+t.test('what BMCs say', (t) => {
   t.match(watchdogOf(' 44 01 00 00 64 00 32 00\n'), {
     running: true,
     action: 'reset',
@@ -360,15 +360,17 @@ t.test('what BMCs say', async (t) => {
     remainingSec: 5,
   });
   t.throws(() => watchdogOf('\n'), { code: 'IB_BMC' }, 'an empty reply is not a watchdog that is off');
-  t.throws(() => usersOf('user 1 \nname \n'), { code: 'IB_BMC' });
+  t.throws(() => usersOf('user 1 \nname \nend \n'), { code: 'IB_BMC' });
+  t.throws(() => usersOf('user 1 \n 01 41 00 34\nname \n 61 00\n'), { code: 'IB_BMC', message: /its end/ });
   t.match(
-    usersOf('user 1 \n 02 41 00 34\nname \n 61 00\nuser 2 \n 02 81 00 14\nname \nuser 3 \nname \n'),
+    usersOf('user 1 \n 02 41 00 34\nname \n 61 00\nuser 2 \n 02 81 00 14\nname \nuser 3 \nname \nend \n'),
     [
       { id: 1, name: 'a', privilege: 'ADMINISTRATOR', enabled: true },
       { id: 2, name: '', enabled: false },
     ],
     'an empty slot may refuse to give its name; slots beyond the last are not asked about',
   );
+  t.end();
 });
 
 t.test('what ipmitool says', (t) => {

@@ -90,7 +90,7 @@ export class IpmiBmc implements Bmc {
   }
 
   async users(signal?: AbortSignal): Promise<BmcUser[]> {
-    return withScript(usersScript, async (file) => usersOf(await this.read(['exec', file], signal)));
+    return withScript(usersScript, async (file) => usersOf(await this.script(['exec', file], signal)));
   }
 
   async selInfo(signal?: AbortSignal): Promise<SelInfo> {
@@ -101,7 +101,7 @@ export class IpmiBmc implements Bmc {
     return withScript(
       (folder) => selScript(join(folder, 'records')),
       async (file, folder) => {
-        const stdout = await this.read(['-c', 'exec', file], signal);
+        const stdout = await this.script(['-c', 'exec', file], signal);
         return selEntriesOf(stdout, await contentOf(join(folder, 'records')));
       },
     );
@@ -141,6 +141,10 @@ export class IpmiBmc implements Bmc {
       if (isInfrabedError(error) && error.details['maybeDone'] === true) return false;
       throw error;
     }
+  }
+
+  private script(args: readonly string[], signal?: AbortSignal): Promise<string> {
+    return this.link.request({ args, isScript: true, signal });
   }
 
   /** True if the BMC holds an override beyond 60 s. Those that do not let one say so are not refused for it. */

@@ -2,6 +2,7 @@
 import { InfrabedError, isInfrabedError } from '../../../core/errors.js';
 import { run } from '../../../core/exec.js';
 import type { CipherSuite } from './cipher-suite.js';
+import { scriptEnd } from './script.js';
 import { outcomeOf, type Outcome } from './outcome.js';
 
 export interface Endpoint {
@@ -40,6 +41,8 @@ export interface IpmitoolRun {
   isAct: boolean;
   /** With -v, which tells why no session came about. Only where it does not change what the command prints. */
   isVerbose: boolean;
+  /** Commands for `exec` that end with `echo end` (script.ts). */
+  isScript: boolean;
   signal?: AbortSignal | undefined;
 }
 
@@ -65,15 +68,15 @@ export async function runIpmitool(
   ]);
   if (program === undefined) throw new InfrabedError('IB_INTERNAL', 'There is no way to reach the BMC.');
   try {
-    return outcomeOf(
-      await run(program, args, {
-        // Its messages are parsed, so they have to come in the language they are known in.
-        env: { LC_ALL: 'C' },
-        allowFailure: true,
-        timeoutMs: runLimitMs,
-        ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
-      }),
-    );
+    const ran = await run(program, args, {
+      // Its messages are parsed, so they have to come in the language they are known in.
+      env: { LC_ALL: 'C' },
+      allowFailure: true,
+      timeoutMs: runLimitMs,
+      ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
+    });
+    // `exec` ends with a failure when any command had one; who reads its output knows which of them may.
+    return outcomeOf(wanted.isScript && scriptEnd.test(ran.stdout) ? { ...ran, exitCode: 0 } : ran);
   } catch (error) {
     // The caller's own time-out comes as the signal's reason; the limit above is the only other one.
     if (isInfrabedError(error, 'IB_TIMEOUT') && wanted.signal?.aborted !== true) {

@@ -31,6 +31,8 @@ export interface LinkRequest {
   isAct?: boolean;
   /** Output that -v does not change, as that of `raw`. */
   isRaw?: boolean;
+  /** Commands for `exec`, of which some may be refused: whoever asked reads that from the output. */
+  isScript?: boolean;
   /** Give up at once where others wait for a busy BMC. */
   isImpatient?: boolean;
   signal?: AbortSignal | undefined;
@@ -163,6 +165,7 @@ export class BmcLink {
         args: wanted.args,
         isAct: wanted.isAct === true,
         isVerbose: wanted.isRaw === true,
+        isScript: wanted.isScript === true,
         signal: wanted.signal,
       });
       this.isProven = outcome.kind === 'done' || outcome.kind === 'refused';

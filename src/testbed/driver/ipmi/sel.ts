@@ -26,7 +26,7 @@ export function selScript(file: string): string {
  * @throws InfrabedError IB_BMC when records are missing: the log was not read to its end.
  */
 export function selEntriesOf(stdout: string, records: Uint8Array): SelEntry[] {
-  const [, before = '', list = '', after = ''] = stdout.split(/^(?:before|list|after)\s*$/m);
+  const [, before = '', list = '', after = ''] = stdout.split(/^(?:before|list|after|end)\s*$/m);
   const least = Math.min(selInfoOf(before).entries, selInfoOf(after).entries);
   const count = records.length / recordBytes;
   if (!Number.isInteger(count) || count < least) {

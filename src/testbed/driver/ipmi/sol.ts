@@ -18,6 +18,7 @@ export interface Sol {
 }
 
 const operational = '[SOL Session operational.  Use ~? for help]\n';
+const activation = ['sol', 'activate', 'usesolkeepalive'];
 const alreadyActive = /already active on another session/;
 const openLimitMs = 30_000;
 const closeLimitMs = 10_000;
@@ -96,8 +97,10 @@ class SolCapture implements Sol {
   private async activate(signal?: AbortSignal): Promise<string | undefined> {
     const { options } = this.bmc.link;
     const suite = await this.bmc.link.provenSuite(signal);
+    // With its keepalive over SOL itself ipmitool finds within some 15 s that the payload was taken away; the session
+    // that it came with lives on, and would keep ipmitool waiting for ever.
     // Unbuffered: with a pipe ipmitool would keep up to 4 KiB back, for as long as the console is quiet.
-    const argv = ['stdbuf', '-o0', 'ipmitool', ...endpointArgs(options, suite), 'sol', 'activate'];
+    const argv = ['stdbuf', '-o0', 'ipmitool', ...endpointArgs(options, suite), ...activation];
     const [program = 'ipmitool', ...args] = options.reach(argv);
     const child = start(program, args, { env: { ...process.env, LC_ALL: 'C' } });
     this.child = child;

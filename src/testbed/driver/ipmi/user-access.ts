@@ -2,6 +2,7 @@
 import type { BmcUser } from '../driver.js';
 import { InfrabedError } from '../../../core/errors.js';
 import { bytesOf, rawArgs } from './hex.js';
+import { scriptEnd } from './script.js';
 
 /** Present channel: that of the session, whatever number the LAN channel of this BMC has (section 6.3). */
 const thisChannel = 0x0e;
@@ -30,8 +31,10 @@ export function usersScript(): string {
  */
 export function usersOf(stdout: string): BmcUser[] {
   const users: BmcUser[] = [];
+  const [asked = '', end] = stdout.split(scriptEnd);
+  if (end === undefined) throw new InfrabedError('IB_BMC', 'The list of BMC users did not come to its end.');
   let slots = mostUsers;
-  for (const part of stdout.split(/^user /m).slice(1)) {
+  for (const part of asked.split(/^user /m).slice(1)) {
     const [number = '', ...lines] = part.split('\n');
     const id = Number.parseInt(number, 10);
     if (id > slots) break;
