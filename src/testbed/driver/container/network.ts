@@ -25,6 +25,9 @@ export function nodeAddress(index: number): string {
 /** The node's BMC has the same last number, in the upper half of the network. */
 export const bmcAddress = (node: string): string => node.replace(/^10\.77\.0\./, '10.77.1.');
 
+/** Locally administered; each cluster has a network of its own. */
+const bridgeLinkAddress = '02:00:0a:4d:00:01';
+
 const settings = [
   // Without forwarding nobody would send the "unreachable" that the route stands for.
   'net.ipv4.ip_forward=1',
@@ -40,7 +43,9 @@ const settings = [
 export const networkPlan = (nodes: readonly { address: string }[]): Record<string, unknown> => ({
   commands: [
     'link set lo up',
-    `link add br0 mtu ${String(bridgeMtuBytes)} type bridge stp_state 0 forward_delay 0`,
+    // With an address of its own: else it takes that of a port, and changes it when a node is switched on or off. The
+    // other nodes would send what is for a BMC to the old one, until their neighbour entries run out.
+    `link add br0 address ${bridgeLinkAddress} mtu ${String(bridgeMtuBytes)} type bridge stp_state 0 forward_delay 0`,
     // Set once more, after which the bridge no longer follows its smallest port.
     `link set br0 mtu ${String(bridgeMtuBytes)}`,
     `addr add ${bridgeAddress}/${String(prefixLength)} dev br0`,
