@@ -1,0 +1,21 @@
+#!/bin/bash
+# Not persistent: the machine is up from its disk, and then the override is put back as it was found.
+set -euo pipefail
+config="${INFRABED_SSH_CONFIG:-ssh_config}"
+
+ssh -F "$config" node1 bash -s <<'NODE1'
+set -euo pipefail
+bmc() { ipmitool -I lanplus -C 3 -H node0-bmc -U deploy -f /etc/ipmi/node0-bmc "$@"; }
+bmc chassis bootdev disk
+bmc chassis power reset
+for _ in $(seq 90); do
+  if nc -z -w 1 node0 22; then up=yes; break; fi
+  sleep 1
+done
+[ "${up:-}" = yes ]
+bmc chassis bootdev pxe options=persistent
+id="$(bmc user list 1 | awk '$2 == "installer" {print $1}')"
+bmc user disable "$id"
+bmc channel setaccess 1 "$id" callin=off ipmi=off link=off privilege=15
+bmc user set name "$id" ""
+NODE1

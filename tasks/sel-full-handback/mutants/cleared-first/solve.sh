@@ -1,0 +1,23 @@
+#!/bin/bash
+# Destructive: the alarm goes first, and what is saved then is an empty log.
+set -euo pipefail
+config="${INFRABED_SSH_CONFIG:-ssh_config}"
+
+ssh -F "$config" node1 bash -s <<'NODE1'
+set -euo pipefail
+bmc() { ipmitool -I lanplus -C 3 -H node0-bmc -U custodian -f /etc/ipmi/node0-bmc.custodian "$@"; }
+bmc sel clear
+sleep 2
+bmc sel writeraw /srv/handback/node0.sel > /dev/null
+id="$(bmc user list 1 | awk '$2 == "labops" {print $1}')"
+bmc user disable "$id"
+bmc channel setaccess 1 "$id" callin=off ipmi=off link=off privilege=15
+bmc user set name "$id" ""
+rm /etc/ipmi/node0-bmc.labops
+# The monitoring sees it by itself.
+for _ in $(seq 30); do
+  if grep -q "^OK" /var/lib/sel-watch/node0.status; then break; fi
+  sleep 1
+done
+cat /var/lib/sel-watch/node0.status
+NODE1

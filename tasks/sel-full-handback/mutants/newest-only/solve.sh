@@ -1,0 +1,25 @@
+#!/bin/bash
+# Surface status: an archive is there, but only of the newest events; the rest goes with the clearing.
+set -euo pipefail
+config="${INFRABED_SSH_CONFIG:-ssh_config}"
+
+ssh -F "$config" node1 bash -s <<'NODE1'
+set -euo pipefail
+bmc() { ipmitool -I lanplus -C 3 -H node0-bmc -U custodian -f /etc/ipmi/node0-bmc.custodian "$@"; }
+bmc sel writeraw /srv/handback/whole.sel > /dev/null
+tail -c 1600 /srv/handback/whole.sel > /srv/handback/node0.sel
+rm /srv/handback/whole.sel
+bmc sel clear
+sleep 2
+id="$(bmc user list 1 | awk '$2 == "labops" {print $1}')"
+bmc user disable "$id"
+bmc channel setaccess 1 "$id" callin=off ipmi=off link=off privilege=15
+bmc user set name "$id" ""
+rm /etc/ipmi/node0-bmc.labops
+# The monitoring sees it by itself.
+for _ in $(seq 30); do
+  if grep -q "^OK" /var/lib/sel-watch/node0.status; then break; fi
+  sleep 1
+done
+cat /var/lib/sel-watch/node0.status
+NODE1

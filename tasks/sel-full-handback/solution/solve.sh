@@ -1,0 +1,26 @@
+#!/bin/bash
+# Reference: save, look at what was saved, clear, then take the lab's credentials away by the owner's account.
+set -euo pipefail
+config="${INFRABED_SSH_CONFIG:-ssh_config}"
+
+ssh -F "$config" node1 bash -s <<'NODE1'
+set -euo pipefail
+bmc() { ipmitool -I lanplus -C 3 -H node0-bmc -U custodian -f /etc/ipmi/node0-bmc.custodian "$@"; }
+bmc sel info
+bmc sel writeraw /srv/handback/node0.sel > /dev/null
+[ "$(stat -c %s /srv/handback/node0.sel)" -ge 8000 ]
+bmc sel clear
+sleep 2
+bmc sel info
+id="$(bmc user list 1 | awk '$2 == "labops" {print $1}')"
+bmc user disable "$id"
+bmc channel setaccess 1 "$id" callin=off ipmi=off link=off privilege=15
+bmc user set name "$id" ""
+rm /etc/ipmi/node0-bmc.labops
+# The monitoring sees it by itself.
+for _ in $(seq 30); do
+  if grep -q "^OK" /var/lib/sel-watch/node0.status; then break; fi
+  sleep 1
+done
+cat /var/lib/sel-watch/node0.status
+NODE1
