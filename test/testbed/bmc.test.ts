@@ -208,6 +208,14 @@ t.test('the watchdog fires, is logged, and belongs to one start', async (t) => {
   t.equal(await bmc.raw('0x06 0x24 0x04 0x21 0x00 0x00 0x0a 0x00'), '0xcc', 'no interrupt can be given');
 });
 
+t.test('ipmi_sim keeps of root’s power only the port', async (t) => {
+  const { pid } = await bmc.ready();
+  const status = readFileSync(`/proc/${String(pid)}/status`, 'utf8');
+  const effective = BigInt(`0x${/^CapEff:\s+(\w+)$/m.exec(status)?.[1] ?? ''}`);
+  t.equal(effective & ~(1n << 10n), 0n, 'at most CAP_NET_BIND_SERVICE');
+  t.match(status, /^NoNewPrivs:\s+1$/m);
+});
+
 t.test('sensors are read from files', async (t) => {
   t.match((await bmc.tool(['sdr'])).stdout, /CPU Temp +\| 45 degrees C +\| ok[^]*12V +\| 12 Volts/);
   writeFileSync(join(bmc.plan.folder, 'cpu-temp'), '99\n');

@@ -19,7 +19,9 @@ READY_CHECK_SEC = 5
 # So many unanswered probes of one that had answered, and it is taken for dead.
 LOST_PROBES = 4
 START_TIMEOUT_SEC = 30
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+CAP_NET_BIND_SERVICE = 10
+CAPABILITIES = 64
 
 
 class BmcProcess:
@@ -70,6 +72,7 @@ class BmcProcess:
                 os._exit(1)
             if netns is not None:
                 enter_network(libc, netns)
+            give_up_privileges(libc)
 
         argv = [self.config["ipmiSim"], "-n", "-c", self.path("lan.run.conf"), "-f", self.path("sim.emu"),
                 "-s", self.path("state")]
@@ -217,6 +220,15 @@ class BmcProcess:
     def note(self, text):
         with open(self.path("bmcd.log"), "a") as file:
             file.write("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text))
+
+
+def give_up_privileges(libc):
+    """What agents send to a BMC is read by a program in C: of root's power it keeps the port, and files of root."""
+    for capability in range(CAPABILITIES):
+        if capability != CAP_NET_BIND_SERVICE:
+            # A kernel that has fewer refuses those that it does not know, which are none.
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def reply(line, text):
