@@ -81,7 +81,9 @@ t.test('a hypervisor that cannot be reached is told as such, and is never an off
     hint: /Start libvirtd/,
   });
   process.env['INFRABED_LIBVIRT_URI'] = silent.uri;
-  t.teardown(() => void delete process.env['INFRABED_LIBVIRT_URI']);
+  t.teardown(() => {
+    delete process.env['INFRABED_LIBVIRT_URI'];
+  });
   const backend = createLibvirtBackend({ stateDir: folder });
   if (process.getuid?.() !== 0) return;
   t.match(await backend.probe(), { ok: false, code: 'IB_HOST_UNFIT' });

@@ -72,7 +72,8 @@ export function inventoryOf(
           '-o GlobalKnownHostsFile=/dev/null',
           '-o StrictHostKeyChecking=yes',
           '-o IdentitiesOnly=yes',
-          '-o ConnectTimeout=15',
+          // An emulated machine on a busy computer takes its time to greet.
+          '-o ConnectTimeout=60',
         ].join(' '),
         ...variables,
       },

@@ -184,7 +184,7 @@ async function waitsForUs({ store }: Desk, node: string): Promise<boolean> {
     .select(['backend', 'state', 'lease'])
     .where('name', '=', node)
     .executeTakeFirst();
-  return isOnThisMachine(row?.backend) && row?.state === 'cleaning' && row.lease === null;
+  return row !== undefined && isOnThisMachine(row.backend) && row.state === 'cleaning' && row.lease === null;
 }
 
 const isOnThisMachine = (backend: string | undefined): backend is HostBackend =>

@@ -10,12 +10,13 @@ import { silentHost, type IoHost } from '../../../core/io.js';
 import type { Journal } from '../../../core/journal.js';
 import { clusterFolder, isClusterId, nodeFolder } from '../container/cluster-state.js';
 import { fenceFolder, holdingOf, readFence } from '../container/fence.js';
-import { clusterNames, stateTag } from '../container/host.js';
+import { cgroupLayout, clusterNames, stateTag } from '../container/host.js';
 import { ImageCache, imageCacheDir } from '../container/image-cache.js';
 import { networkPlan, nodeAddress } from '../container/network.js';
 import { identity } from '../container/node-files.js';
 import type { Backend, ClusterSpec, DriverCluster, NodeHardware, ProbeResult } from '../driver.js';
 import { generateKeyPair, type KeyPair } from '../../ssh/keys.js';
+import { bmcModule, bmcModuleFolder } from '../bmc/index.js';
 import { accelerator } from './accelerator.js';
 import { proveVmsClean } from './clean-proof.js';
 import { removeRemnants, VmCluster } from './cluster.js';
@@ -41,11 +42,11 @@ export function createLibvirtBackend(options: LibvirtBackendOptions): Backend {
   const clock = options.clock ?? systemClock;
   const io = options.io ?? silentHost;
   const folder = vmFolder(options.stateDir);
-  const context: VmContext = { folder, clock, hypervisor: hypervisorOf(folder) };
+  const context: VmContext = { folder, clock, layout: cgroupLayout(), hypervisor: hypervisorOf(folder) };
   const cache = new ImageCache(imageCacheDir(options.stateDir), clock);
   return {
     name: 'libvirt',
-    offers: { nodes: 'vm', bmc: false },
+    offers: { nodes: 'vm', bmc: true },
     readyTimeoutMs,
     prepareImage: async (layers, host, signal) => {
       const image = await cache.prepare(withKernel(layers), host, signal);
@@ -82,6 +83,7 @@ async function create(
   await reachHypervisor(context.hypervisor, signal);
   const image = await cache.prepare(withKernel(spec.layers), io, signal);
   const disk = await rootDisk(image, cache, io, signal);
+  const modulePath = await bmcModule(bmcModuleFolder(context.folder), signal);
   failpoint('vm.create.before-check');
   if (existsSync(join(clusterFolder(context.folder, spec.id), 'cluster.json'))) {
     throw new InfrabedError('IB_LEASE_CONFLICT', `Cluster "${spec.id}" exists already.`, {
@@ -108,6 +110,8 @@ async function create(
   const cluster = new VmCluster(state, context, journal);
   try {
     throwIfAborted(signal);
+    // Before the machines: the firmware of each asks its BMC.
+    await cluster.startBmcs(modulePath);
     await Promise.all(cluster.nodes.map((node) => node.power.on(signal)));
   } catch (error) {
     await Promise.allSettled(cluster.nodes.map((node) => node.power.off()));

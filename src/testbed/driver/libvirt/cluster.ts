@@ -3,6 +3,8 @@ import { z } from 'zod';
 import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.js';
 import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
+import { bmcOf, bmcRequestsPath, siteLogin, startBmcs } from '../container/bmc.js';
+import { clusterFolder } from '../container/cluster-state.js';
 import { dialThrough } from '../container/dial.js';
 import { holdingOf, markedArgv } from '../container/fence.js';
 import { clusterNames } from '../container/host.js';
@@ -10,6 +12,7 @@ import { inNetwork } from '../container/network.js';
 import { fileTail } from '../container/node.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
 import type { VmClusterState, VmNodeState } from './cluster-state.js';
+import { vmBmcPower } from './bmc-power.js';
 import { reachHypervisor } from './hypervisor.js';
 import { remnantsOf, vmAct, vmPlace, type VmContext } from './place.js';
 import { VmPower } from './power.js';
@@ -41,6 +44,10 @@ export class VmCluster implements DriverCluster {
   async destroy(): Promise<void> {
     failpoint('vm.destroy.before-check');
     await this.write('begin');
+    // First: a BMC could switch a machine on behind us.
+    await vmAct(holdingOf(this.context.folder, this.state), 'bmc-stop', {
+      folder: clusterFolder(this.context.folder, this.id),
+    });
     const outcomes = await Promise.allSettled(this.nodes.map((node) => node.power.off()));
     const reasons = outcomes.flatMap((one): unknown[] => (one.status === 'rejected' ? [one.reason] : []));
     const fenced = reasons.find((reason) => isInfrabedError(reason, 'IB_LEASE_CONFLICT'));
@@ -54,6 +61,18 @@ export class VmCluster implements DriverCluster {
     await removeRemnants(this.state, this.context);
     await this.write('verified');
     failpoint('vm.destroy.verified');
+  }
+
+  /** Does not wait until they answer: whoever uses one first does. */
+  startBmcs(modulePath: string): Promise<void> {
+    const places = this.state.nodes.map((node) => vmPlace(this.context, this.state, node));
+    return startBmcs(
+      places,
+      (place) => vmBmcPower(this.context, place),
+      this.context.layout,
+      modulePath,
+      vmAct,
+    );
   }
 
   private async write(state: string): Promise<void> {
@@ -72,7 +91,9 @@ export class VmCluster implements DriverCluster {
       console: { path: consolePath, tail: (maxBytes) => fileTail(consolePath, maxBytes) },
       network: { dial: (port, signal) => dialThrough(this.netnsPath, node.address, port, signal, holding) },
       witness: undefined,
-      bmc: undefined,
+      bmc: bmcOf(place, this.journal, this.context.clock),
+      bmcLogin: siteLogin(place),
+      bmcRequests: bmcRequestsPath(place),
     };
   }
 }

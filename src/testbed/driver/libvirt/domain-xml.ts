@@ -82,8 +82,8 @@ function bootLines(domain: Domain): string[] {
   const type = element('type', { arch: 'x86_64', machine: 'q35' }, 'hvm');
   const { kernel, override } = domain;
   if (bootsFromNetwork(domain)) return [type, element('boot', { dev: 'network' })];
-  if (override === 'cdrom') return [type, element('boot', { dev: 'cdrom' })];
-  if (kernel === undefined) return [type, element('boot', { dev: 'hd' })];
+  if (override === 'cdrom' || override === 'bios') return [type, element('boot', { dev: 'cdrom' })];
+  if (kernel === undefined || override === 'disk') return [type, element('boot', { dev: 'hd' })];
   return [
     type,
     element('kernel', {}, kernel.image),

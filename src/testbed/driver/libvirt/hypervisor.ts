@@ -32,6 +32,12 @@ export function hypervisorOf(vmFolder: string, env: NodeJS.ProcessEnv = process.
 
 const socketOf = (ownFolder: string): string => join(ownFolder, 'run', 'libvirt-sock');
 
+/** Where libvirt writes the process of a machine that is on. */
+export function pidFileOf({ ownFolder }: Hypervisor, domain: string): string {
+  const run = ownFolder === undefined ? '/run/libvirt' : join(ownFolder, 'run');
+  return join(run, 'qemu', `${domain}.pid`);
+}
+
 /**
  * True for a hypervisor on this machine. Networks and disks of a cluster are made beside the controller, so that
  * another machine's hypervisor could not reach them.
@@ -51,7 +57,10 @@ export async function reachHypervisor(hypervisor: Hypervisor, signal?: AbortSign
     });
   }
   const { ownFolder } = hypervisor;
-  if (ownFolder === undefined) return await assertAnswers(hypervisor, signal);
+  if (ownFolder === undefined) {
+    await assertAnswers(hypervisor, signal);
+    return;
+  }
   await withLock(join(ownFolder, '.lock'), async () => startOwn(hypervisor, ownFolder, signal), {
     ...(signal ? { signal } : {}),
   });
@@ -71,7 +80,7 @@ async function startOwn(hypervisor: Hypervisor, folder: string, signal?: AbortSi
   await configure(folder);
   const output = await open(join(folder, 'start.log'), 'a', 0o600);
   const script = asset('src/testbed/driver/libvirt/own-libvirtd.sh');
-  // Not our child for long: it outlives this command, as the machines do.
+  // As vm-bmc-power.py does it. Not our child for long: it outlives this command, as the machines do.
   const argv = ['--fork', 'unshare', '--mount', '--propagation=private', script, folder];
   const child = start('setsid', argv, { stdio: ['ignore', output.fd, output.fd] });
   child.once('error', () => undefined);

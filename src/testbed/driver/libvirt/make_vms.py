@@ -5,7 +5,9 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "container"))
+import bmc_daemon  # noqa: E402
 import fence  # noqa: E402
+import groups  # noqa: E402
 import make_cluster  # noqa: E402
 import node_disk  # noqa: E402
 import vm_power  # noqa: E402
@@ -45,7 +47,13 @@ def remove(guarded, request):
 
 
 def remnants(request):
-    """Machines, namespace, files; in this order. Returns what could not be removed, a sentence each."""
+    """BMCs, machines, namespace, files; in this order. Returns what could not be removed, a sentence each."""
+    # They go first: they could switch a machine on behind us.
+    bmc_daemon.stop_of(request["folder"])
+    for group in request["clusterGroups"]:
+        if not groups.empty(group):
+            return ["Processes in %s did not end although they were killed." % group]
+        groups.remove(group)
     try:
         for domain in vm_power.names(request["uri"]):
             # A node's name holds no dot, so that one cluster's prefix never begins another's name.

@@ -4,8 +4,16 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import { clusterFolder, nodeFolder } from '../container/cluster-state.js';
 import { act, holdingOf, type Holding } from '../container/fence.js';
-import { clusterNames } from '../container/host.js';
+import {
+  clusterNames,
+  hierarchies,
+  supervisorMode,
+  type CgroupLayout,
+  type ClusterNames,
+  type SupervisorMode,
+} from '../container/host.js';
 import { powerLogPath } from '../container/power-log.js';
+import type { BootOverride } from '../driver.js';
 import { domainPrefix, type VmClusterState, type VmNodeState } from './cluster-state.js';
 import { domainXml, macAddress } from './domain-xml.js';
 import type { Hypervisor } from './hypervisor.js';
@@ -14,12 +22,13 @@ import { sha256 } from '../../../core/ids.js';
 export interface VmContext {
   /** The state folder's part for virtual machines: see vmFolder. */
   folder: string;
+  layout: CgroupLayout;
   hypervisor: Hypervisor;
   clock: Clock;
 }
 
 export interface VmPlace {
-  cluster: VmClusterState;
+  cluster: VmClusterState & { mode: SupervisorMode };
   node: VmNodeState;
   holding: Holding;
   /** Name on the hypervisor. */
@@ -27,8 +36,8 @@ export interface VmPlace {
   /** Holds root.qcow2, dataN.qcow2, desired, console.log and domain.xml. */
   folder: string;
   consolePath: string;
-  netns: string;
-  netnsPath: string;
+  names: ClusterNames;
+  clusterFolder: string;
   /** The network card's end on the hypervisor. */
   tap: string;
 }
@@ -40,25 +49,25 @@ const kernelArguments =
 const tapMtuBytes = 9216;
 
 export function vmPlace(context: VmContext, cluster: VmClusterState, node: VmNodeState): VmPlace {
-  const { netns, netnsPath } = clusterNames(cluster.tag, cluster.id);
   const folder = nodeFolder(context.folder, cluster.id, node.name);
   const domain = `${domainPrefix(cluster.tag, cluster.id)}.${node.name}`;
   return {
-    cluster,
+    // Of the BMCs' supervisor: machines need none.
+    cluster: { ...cluster, mode: supervisorMode() },
     node,
     holding: holdingOf(context.folder, cluster),
     domain,
     folder,
     consolePath: join(folder, 'console.log'),
-    netns,
-    netnsPath,
+    names: clusterNames(cluster.tag, cluster.id),
+    clusterFolder: clusterFolder(context.folder, cluster.id),
     // Names of interfaces end at 15 characters.
     tap: `ibv${sha256(domain).slice(0, 12)}`,
   };
 }
 
-/** The text that defines the machine for its next start. */
-export function definitionOf(place: VmPlace): string {
+/** The text that defines the machine for its next start, by what its BMC was told of that boot. */
+function definitionOf(place: VmPlace, override?: BootOverride['device']): string {
   const { cluster, node, folder } = place;
   const index = cluster.nodes.findIndex(({ name }) => name === node.name);
   return domainXml({
@@ -86,6 +95,7 @@ export function definitionOf(place: VmPlace): string {
     mac: macAddress(index),
     tap: place.tap,
     console: place.consolePath,
+    ...(override === undefined ? {} : { override }),
   });
 }
 
@@ -100,6 +110,27 @@ export function vmAct(
   return act(holding, verb, request, actScript);
 }
 
+/** What vm_power.py is told of a machine. */
+export function powerRequest(context: VmContext, place: VmPlace): Record<string, unknown> {
+  return {
+    uri: context.hypervisor.uri,
+    node: place.node.name,
+    domain: place.domain,
+    folder: place.folder,
+    log: powerLogPath(context.folder),
+    netns: place.names.netns,
+    tap: place.tap,
+    mtu: tapMtuBytes,
+    definitions: {
+      none: definitionOf(place),
+      disk: definitionOf(place, 'disk'),
+      pxe: definitionOf(place, 'pxe'),
+      cdrom: definitionOf(place, 'cdrom'),
+      bios: definitionOf(place, 'bios'),
+    },
+  };
+}
+
 /** A power act on one machine. Returns whether anything was switched. */
 export async function powerAct(
   context: VmContext,
@@ -108,15 +139,7 @@ export async function powerAct(
   more: Record<string, unknown> = {},
 ): Promise<boolean> {
   const answer = await vmAct(place.holding, verb, {
-    uri: context.hypervisor.uri,
-    node: place.node.name,
-    domain: place.domain,
-    folder: place.folder,
-    log: powerLogPath(context.folder),
-    netns: place.netns,
-    tap: place.tap,
-    mtu: tapMtuBytes,
-    definition: definitionOf(place),
+    ...powerRequest(context, place),
     ...more,
   });
   return z.object({ acted: z.boolean() }).parse(answer).acted;
@@ -127,6 +150,7 @@ export function remnantsOf(context: VmContext, tag: string, id: string): Record<
   return {
     uri: context.hypervisor.uri,
     prefix: domainPrefix(tag, id),
+    clusterGroups: hierarchies(context.layout).map((root) => join(root, clusterNames(tag, id).group)),
     netns: clusterNames(tag, id).netns,
     folder: clusterFolder(context.folder, id),
   };

@@ -10,6 +10,7 @@ import sys
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "container")]
+import bmc_daemon  # noqa: E402
 import fence  # noqa: E402
 import make_vms  # noqa: E402
 import node_disk  # noqa: E402
@@ -17,6 +18,8 @@ import take_vms  # noqa: E402
 import vm_power  # noqa: E402
 
 VERBS = {
+    "bmc-start": bmc_daemon.start,
+    "bmc-stop": bmc_daemon.stop,
     "make": make_vms.make,
     "on": vm_power.on,
     "off": vm_power.off,

@@ -61,6 +61,8 @@ def log(request, act, how):
     """One line, written at once: several processes append to the same file."""
     line = {"atMs": int(time.time() * 1000), "cluster": request["cluster"], "node": request["node"],
             "generation": request["generation"], "act": act, "state": how}
+    if "via" in request:
+        line["via"] = request["via"]
     fd = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, (json.dumps(line) + "\n").encode())
@@ -83,7 +85,14 @@ def on(_guarded, request):
             tell(uri, "resume", domain)
         return {"acted": False}
     log(request, "on", "begin")
-    define(request)
+    start(request, request["definitions"][boot_device(request)])
+    log(request, "on", "done")
+    return {"acted": True}
+
+
+def start(request, definition):
+    uri, domain = request["uri"], request["domain"]
+    define(request, definition)
     tell(uri, "start", domain, "--paused")
     try:
         attach(request)
@@ -91,14 +100,33 @@ def on(_guarded, request):
     except (PowerError, OSError):
         ask(uri, "destroy", domain)
         raise
-    log(request, "on", "done")
-    return {"acted": True}
 
 
-def define(request):
-    path = os.path.join(request["folder"], "domain.xml")
-    fence.write_atomic(path, request["definition"])
-    tell(request["uri"], "define", path)
+def boot_device(request):
+    """What the BMC was told of this boot, which uses up what was meant for one boot (bmc/firmware.py)."""
+    bmc = os.path.join(request["folder"], "bmc")
+    if not os.path.isdir(bmc):
+        return "none"
+    # How often the machine was started: the BMC's watchdog belongs to one start.
+    with open(os.path.join(bmc, "boots"), "a") as file:
+        file.write(".")
+    if not os.path.exists(os.path.join(bmc, "boot-options")):
+        return "none"
+    here = os.path.dirname(os.path.abspath(__file__))
+    firmware = os.path.join(os.path.dirname(here), "bmc", "firmware.py")
+    done = subprocess.run(["/usr/bin/python3", "-I", "-S", firmware, bmc], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PowerError("The boot override of %s could not be read: %s" % (request["node"], done.stderr.strip()))
+    return done.stdout.strip()
+
+
+def definition_path(request):
+    return os.path.join(request["folder"], "domain.xml")
+
+
+def define(request, definition):
+    fence.write_atomic(definition_path(request), definition)
+    tell(request["uri"], "define", definition_path(request))
 
 
 def is_attached(request):
@@ -152,14 +180,22 @@ def ask_off(_guarded, request):
 
 
 def reset(guarded, request):
-    """The reset line, while the machine stays on. One that is off is switched on."""
+    """
+    The reset line, while the machine stays on. One that is off is switched on. libvirt cannot change from where a machine
+    boots while it is on: where that has to change, the reset is an off and on at once.
+    """
     uri, domain = request["uri"], request["domain"]
     if state(uri, domain) not in ON:
         return on(guarded, request)
     desire(request, "on")
     log(request, "reset", "begin")
-    tell(uri, "reset", domain)
-    if state(uri, domain) == "paused":
-        tell(uri, "resume", domain)
+    definition = request["definitions"][boot_device(request)]
+    if definition == fence.read_text(definition_path(request)):
+        tell(uri, "reset", domain)
+        if state(uri, domain) == "paused":
+            tell(uri, "resume", domain)
+    else:
+        kill(uri, domain)
+        start(request, definition)
     log(request, "reset", "done")
     return {"acted": True}
