@@ -81,9 +81,11 @@ const bootsFromNetwork = (domain: Domain): boolean => domain.override === 'pxe';
 function bootLines(domain: Domain): string[] {
   const type = element('type', { arch: 'x86_64', machine: 'q35' }, 'hvm');
   const { kernel, override } = domain;
-  if (bootsFromNetwork(domain)) return [type, element('boot', { dev: 'network' })];
-  if (override === 'cdrom' || override === 'bios') return [type, element('boot', { dev: 'cdrom' })];
-  if (kernel === undefined || override === 'disk') return [type, element('boot', { dev: 'hd' })];
+  // Firmware and boot loader speak on the console, too.
+  const spoken = element('bios', { useserial: 'yes' });
+  if (bootsFromNetwork(domain)) return [type, element('boot', { dev: 'network' }), spoken];
+  if (override === 'cdrom' || override === 'bios') return [type, element('boot', { dev: 'cdrom' }), spoken];
+  if (kernel === undefined || override === 'disk') return [type, element('boot', { dev: 'hd' }), spoken];
   return [
     type,
     element('kernel', {}, kernel.image),
