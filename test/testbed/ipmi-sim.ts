@@ -61,7 +61,12 @@ export class SimBmc {
         'sel_enable 0x20 4 0x0a\nmc_enable 0x20\n',
     );
     const sim = new SimBmc(folder, port, join(folder, 'password'));
-    await sim.begin();
+    try {
+      await sim.begin();
+    } catch (error) {
+      await sim.remove();
+      throw error;
+    }
     return sim;
   }
 
