@@ -1,5 +1,5 @@
 # The two commands a newcomer needs: make demo, make test. Both install what is missing first (make setup).
-.PHONY: setup setup-vm demo test crashtest bench lint build
+.PHONY: setup setup-vm demo test test-vm crashtest bench lint build
 
 # Root is needed for containers; sudo is used where you are not root.
 AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,JOBS,SECOND)
@@ -23,6 +23,10 @@ demo: setup
 # With FILES="word ..." only the test files whose name holds a word, and no lint.
 test: setup $(if $(FILES),,lint)
 	@$(AS_ROOT) $(NODE) scripts/test.mjs $(FILES)
+
+# Boots virtual machines: not part of "make test", see docs/virtual-machines.md.
+test-vm: setup-vm
+	@$(AS_ROOT) $(NODE) scripts/test.mjs test/vm/
 
 # Kills a controller at every failpoint of one trial and lets the next go on; see docs/crash-safety.md.
 crashtest: setup

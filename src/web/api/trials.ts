@@ -163,13 +163,13 @@ export const trialReport = operation({
         hint: 'Run "infrabed trial list" to see the trials there are.',
       });
     }
-    const score = await scoreOf(desk, row.bundle, actor);
+    const score = await scoreOf(desk, row.bundle);
     return { text: await reporters[format].render(score, { colour, columns }) };
   },
 });
 
 /** The score that was kept; a bundle that was never graded is graded now, without writing into it. */
-async function scoreOf(desk: Desk, bundle: string, actor: Actor): Promise<TrialScore> {
+async function scoreOf(desk: Desk, bundle: string): Promise<TrialScore> {
   return (await loadScore(bundle)) ?? (await gradeBundle(bundle, desk.checkers));
 }
 

@@ -15,7 +15,7 @@ import { vmFolder } from '../../src/testbed/driver/libvirt/cluster-state.js';
 import { hypervisorOf, virsh } from '../../src/testbed/driver/libvirt/hypervisor.js';
 import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
 import { driverSuite } from '../testbed/driver-suite.js';
-import { needsRoot } from './needs-root.js';
+import { needsRoot } from '../e2e/needs-root.js';
 
 t.setTimeout(1_800_000);
 needsRoot(t);
