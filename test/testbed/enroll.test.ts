@@ -29,7 +29,7 @@ const kinds = async (store: Store): Promise<string[]> => {
 t.test('a site is added, brought in line, and its nodes go and come back', async (t) => {
   const ground = await open(t);
   const { store } = ground;
-  const first = site('  - {name: "n[1-3]"}\n  - {name: m1, backend: libvirt}\n');
+  const first = site('  - {name: "n[1-3]"}\n  - {name: m1, backend: cloudlab}\n');
   t.match(await addSite(ground, first, ada), { isNew: true, added: { length: 4 }, retired: [], inUse: [] });
   t.match(await listSites(store), [
     {
@@ -37,14 +37,14 @@ t.test('a site is added, brought in line, and its nodes go and come back', async
       isEmbedded: false,
       nodes: 4,
       states: { available: 3, enrolled: 1 },
-      backends: { container: 3, libvirt: 1 },
+      backends: { container: 3, cloudlab: 1 },
     },
   ]);
   t.match(await kinds(store), ['ada site.added', 'ada node.enrolled']);
   t.match(await addSite(ground, first, ada), { isNew: false, added: [], changed: [], unchanged: 4 });
 
   const second = site(
-    '  - {name: n1, cpus: 4}\n  - {name: n2, backend: libvirt}\n  - {name: m1, backend: libvirt}\n',
+    '  - {name: n1, cpus: 4}\n  - {name: n2, backend: cloudlab}\n  - {name: m1, backend: cloudlab}\n',
   );
   const plan = await planSite(store.db, second);
   t.match(plan, { changed: ['lab/n1', 'lab/n2'], retired: ['lab/n3'], unchanged: 1 });
