@@ -1,4 +1,4 @@
-// Runs the test files, those on real nodes beside the unit tests, one of each kind at a time; shows what failed,
+// Runs the test files one after another, unit tests first, shows what failed,
 // and closes with the line "N passed, N failed" that counts every named test.
 import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -104,12 +104,9 @@ function failedParts(output) {
   return parts.length > 0 ? parts.slice(0, 6).join('\n...\n') : lines.slice(-60).join('\n');
 }
 
-// No more at a time: several start many processes of their own, and wait for them as long as a machine with little
-// else to do would need.
-const oneByOne = async (list) => {
-  for (const file of list) await runFile(file);
-};
-await Promise.all([oneByOne(unit), oneByOne(e2e)]);
+// One at a time: several start many processes of their own, and wait for them as long as a machine with nothing else
+// to do would need.
+for (const file of [...unit, ...e2e]) await runFile(file);
 for (const { file, failed } of failures) for (const name of failed) console.log(`failed: ${file}: ${name}`);
 console.log(
   `${totals.passed} passed, ${totals.failed} failed${totals.skipped ? `, ${totals.skipped} skipped` : ''}`,

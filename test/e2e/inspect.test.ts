@@ -43,7 +43,7 @@ defaults: {backend: container}
 nodes:
   - {name: plain}
   - {name: boastful, memory: 64TiB, bmc: {firmware: "4.1"}}
-  - {name: elsewhere, backend: libvirt}
+  - {name: elsewhere, backend: cloudlab}
 `;
 
 t.test(
@@ -67,7 +67,7 @@ t.test(
         { field: 'bmc.firmware', kind: 'unknown' },
       ],
     });
-    t.match(elsewhere, { outcome: 'not-inspected', why: /libvirt node/, state: 'enrolled' });
+    t.match(elsewhere, { outcome: 'not-inspected', why: /cloudlab node/, state: 'enrolled' });
     const { fault } = await showNode(store, 'lab/boastful', systemClock.now());
     t.match(fault, {
       code: 'hardware-differs',

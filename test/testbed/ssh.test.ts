@@ -2,9 +2,11 @@
 import t from 'tap';
 import type { Test } from 'tap';
 import fc from 'fast-check';
+import { existsSync } from 'node:fs';
 import { createServer, connect as tcpConnect } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import type { Client } from 'ssh2';
+import { waitFor } from '../../src/core/clock.js';
 import { isInfrabedError } from '../../src/core/errors.js';
 import { run, shellQuote } from '../../src/core/exec.js';
 import { freshBootId, waitForFreshSession } from '../../src/testbed/ssh/boot-identity.js';
@@ -223,9 +225,11 @@ t.test('the pool', async (t) => {
     const daemon = await sshd(t);
     const pool = poolOn(t, daemon);
     const counter = `${daemon.folder}/count`;
-    const pending = pool.run({ argv: ['sh', '-c', `echo x >>${counter}; sleep 1`] });
-    setTimeout(() => daemon.cut(), 500);
-    await t.rejects(pending, { code: 'IB_NODE_UNREACHABLE', details: { mayHaveRun: true } });
+    const pending = pool.run({ argv: ['sh', '-c', `echo x >>${counter}; sleep 20`] });
+    const rejected = t.rejects(pending, { code: 'IB_NODE_UNREACHABLE', details: { mayHaveRun: true } });
+    await waitFor('the command to run', () => existsSync(counter) || undefined, { timeoutMs: 30_000 });
+    daemon.cut();
+    await rejected;
     const after = await pool.run({ argv: ['cat', counter] });
     t.equal(after.stdout, 'x\n', 'and the next command has a new connection');
   });
@@ -246,9 +250,12 @@ t.test('the pool', async (t) => {
   await t.test('drop() ends what runs, and later commands connect anew', async (t) => {
     const daemon = await sshd(t);
     const pool = poolOn(t, daemon);
-    const pending = pool.run({ argv: ['sleep', '20'] });
-    setTimeout(() => pool.drop(), 300);
-    await t.rejects(pending, { code: 'IB_NODE_UNREACHABLE' });
+    const started = `${daemon.folder}/started`;
+    const pending = pool.run({ argv: ['sh', '-c', `touch ${started}; exec sleep 20`] });
+    const rejected = t.rejects(pending, { code: 'IB_NODE_UNREACHABLE' });
+    await waitFor('the command to run', () => existsSync(started) || undefined, { timeoutMs: 30_000 });
+    pool.drop();
+    await rejected;
     t.equal(pool.size, 0);
     t.equal((await pool.run({ argv: ['echo', 'back'] })).stdout, 'back\n');
   });

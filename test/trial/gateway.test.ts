@@ -90,7 +90,8 @@ async function library(on: Bench, key = on.privateKey, username = 'root'): Promi
   const connection = new ssh2.Client();
   return new Promise((resolve, reject) => {
     connection.once('ready', () => resolve(connection)).on('error', reject);
-    connection.connect({ sock: dial(on.gateway.socketPath('node0')), username, privateKey: key });
+    // A slow machine is not a refusal: hundreds may log in at once.
+    connection.connect({ sock: dial(on.gateway.socketPath('node0')), username, privateKey: key, readyTimeout: 120_000 });
   });
 }
 

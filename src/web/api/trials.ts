@@ -152,7 +152,7 @@ export const trialReport = operation({
     colour: z.boolean().default(false),
   }),
   output: z.object({ text: z.string() }),
-  async handle(desk, { trial, format, columns, colour }, actor) {
+  async handle(desk, { trial, format, columns, colour }) {
     const row = await desk.store.db
       .selectFrom('trials')
       .select('bundle')
