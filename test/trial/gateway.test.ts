@@ -91,7 +91,12 @@ async function library(on: Bench, key = on.privateKey, username = 'root'): Promi
   return new Promise((resolve, reject) => {
     connection.once('ready', () => resolve(connection)).on('error', reject);
     // A slow machine is not a refusal: hundreds may log in at once.
-    connection.connect({ sock: dial(on.gateway.socketPath('node0')), username, privateKey: key, readyTimeout: 120_000 });
+    connection.connect({
+      sock: dial(on.gateway.socketPath('node0')),
+      username,
+      privateKey: key,
+      readyTimeout: 120_000,
+    });
   });
 }
 
