@@ -1,5 +1,5 @@
 /** The virtual BMC: a real ipmi_sim with our module, held to the specification by raw requests. */
-import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { waitFor } from '../../src/core/clock.js';
@@ -236,6 +236,13 @@ t.test('what is kept survives the death of ipmi_sim, which is started again', as
     t.match(await bmc.tool(args), { exitCode: 0 });
   await bmc.raw('0x06 0x24 0x04 0x01 0x00 0x00 0x10 0x0e');
   await bmc.raw('0x06 0x22');
+  // ipmi_sim writes changed accounts down once a second.
+  const kept = join('state', 'ipmi_sim', 'node0', 'users.mc20');
+  await waitFor(
+    'the account to be written down',
+    () => (existsSync(join(bmc.plan.folder, kept)) && bmc.read(kept).includes('temporary-pw1')) || undefined,
+    patience,
+  );
   const entries = (await bmc.tool(['sel', 'list'])).stdout;
   const sensors = (await bmc.tool(['sdr'])).stdout.split('\n').length;
   const { pid, starts } = await bmc.ready();
