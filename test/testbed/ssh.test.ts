@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { existsSync } from 'node:fs';
 import { createServer, connect as tcpConnect } from 'node:net';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { Client } from 'ssh2';
 import { waitFor } from '../../src/core/clock.js';
 import { isInfrabedError } from '../../src/core/errors.js';
@@ -296,6 +297,22 @@ t.test('fresh sessions', async (t) => {
 
   await t.test('the boot identity is read over a connection of its own', async (t) => {
     t.equal(await freshBootId(optionsFor(daemon)), own);
+  });
+
+  await t.test('no connection is left, also to a node that never hangs up', async (t) => {
+    const streams: Duplex[] = [];
+    const options = optionsFor(daemon);
+    const dial: typeof options.dial = async (signal) => {
+      const stream = await options.dial(signal);
+      streams.push(stream);
+      return stream;
+    };
+    await freshBootId({ ...options, dial });
+    t.match(streams, [{ destroyed: true }]);
+    const client = await connect({ ...options, dial });
+    client.end();
+    client.destroy();
+    t.match(streams[1], { destroyed: true }, 'after a goodbye, too');
   });
 
   await t.test('waiting ends soon after sshd comes', async (t) => {

@@ -174,6 +174,10 @@ export class FakeCluster implements Cluster {
     return argv;
   }
 
+  hangUp(): void {
+    // It holds no connections.
+  }
+
   close(): Promise<void> {
     return Promise.resolve();
   }

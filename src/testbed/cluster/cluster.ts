@@ -85,6 +85,8 @@ export interface Cluster {
   bmcLogin(node: string): BmcLogin;
   dial(node: string, port: number, signal?: AbortSignal): Promise<Duplex>;
   networkCommand(argv: readonly string[]): readonly string[];
-  /** Closes connections; the nodes stay. */
+  /** Ends the controller's own logins; later commands log in anew. */
+  hangUp(): void;
+  /** Closes connections for good; the nodes stay. */
   close(): Promise<void>;
 }

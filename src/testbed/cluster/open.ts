@@ -105,6 +105,9 @@ export function openCluster(options: OpenClusterOptions): Cluster {
       return get(name).driver.network.dial(port, signal);
     },
     networkCommand: (argv) => driverCluster.networkCommand(argv),
+    hangUp() {
+      for (const one of held.values()) one.pool.drop();
+    },
     close() {
       for (const one of held.values()) one.pool.close();
       return Promise.resolve();

@@ -33,7 +33,6 @@ export async function freshBootId(options: ConnectOptions): Promise<string> {
       cause: error,
     });
   } finally {
-    client.end();
     client.destroy();
   }
 }

@@ -28,7 +28,8 @@ export interface ConnectOptions {
 const defaultTimeoutMs = 20_000;
 
 /**
- * Opens a connection that is ready for channels. The caller ends it (`client.end()`, or `destroy`).
+ * Opens a connection that is ready for channels. The caller ends it by `client.destroy()`: the polite `end()` waits for
+ * the other side, and a node that has lost its power never answers.
  * Later failures arrive as the client's `error` and `close` events; an `error` that nobody listens to is logged.
  * @throws InfrabedError IB_SSH_HOST_KEY, IB_SSH_AUTH, IB_NODE_UNREACHABLE, IB_TIMEOUT or IB_CANCELLED.
  */
@@ -85,6 +86,18 @@ function algorithmsFor(type: string): ServerHostKeyAlgorithm[] {
   return type === 'ssh-rsa' ? ['rsa-sha2-512', 'rsa-sha2-256'] : [type as ServerHostKeyAlgorithm];
 }
 
+/** ssh2 itself destroys only a socket that can still be written to, so not one on which `end()` was called before. */
+class NodeClient extends ssh2.Client {
+  constructor(private readonly stream: Duplex) {
+    super();
+  }
+
+  override destroy(): this {
+    this.stream.destroy();
+    return this;
+  }
+}
+
 function login(
   stream: Duplex,
   known: PublicKey,
@@ -93,7 +106,7 @@ function login(
   signal: AbortSignal,
   onFirstByte: () => void,
 ): Promise<Client> {
-  const client = new ssh2.Client();
+  const client = new NodeClient(stream);
   let shown: Buffer | undefined;
   const config: ConnectConfig = {
     sock: stream,

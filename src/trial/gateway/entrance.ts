@@ -59,7 +59,7 @@ async function admit(options: EntranceOptions, context: AuthContext): Promise<vo
   journal.record({ kind: 'connection.open', actor: 'agent', node: connection.node, payload: fields });
   const upstream = await login(options);
   if (options.signal.aborted) {
-    if (!(upstream instanceof Error)) upstream.end();
+    if (!(upstream instanceof Error)) upstream.destroy();
     return;
   }
   client.once('ready', () => connection.join(upstream));

@@ -2,8 +2,8 @@
 
 `node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close SNAPSHOT`, given
 such an object, kills every session scope, user manager and transient unit that is not in it and
-every process outside all units or with a login's environment, and prints what it killed and what it left. Where
-systemd does not answer (root can take its sockets away), control groups and files of transient units tell instead.
+every process outside all units or with a login's environment, and prints what it killed and what it left. The login
+that runs it is spared, but nothing else in that login's scope. Where systemd does not answer (root can take its sockets away), control groups and files of transient units tell instead.
 """
 import json
 import os
@@ -37,10 +37,10 @@ def units():
 
 def is_left_behind(unit, known):
     name = unit["Id"]
-    if name == "init.scope":
+    if name == "init.scope" or unit.get("ControlGroup") == OWN_GROUP:
         return False
-    # Nobody but the agent and the controller logs in, and the controller has hung up: no login is worth keeping,
-    # though it (the controller's own) may have been there when the window opened.
+    # Nobody but the agent and the controller logs in, and the controller has hung up: no login is worth keeping but
+    # the one that this runs in, though it (the controller's own) may have been there when the window opened.
     if name.startswith(("session-", "user@", "user-runtime-dir@")):
         return True
     if name in known:
@@ -50,16 +50,34 @@ def is_left_behind(unit, known):
     return unit.get("Transient") == "yes" and not name.endswith((".slice", ".mount", ".device"))
 
 
+def stat_of(pid):
+    """Fields after the name: state, parent, ..."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+        return stat.read().rsplit(")", 1)[1].split()
+
+
+def unified_group(pid):
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8") as cgroup:
+        return next((line.split("::", 1)[1].strip() for line in cgroup if line.startswith("0::")), "")
+
+
+def ancestors():
+    """This process and what started it; 0 where that is outside of what can be seen."""
+    pid, chain = os.getpid(), set()
+    while pid > 1:
+        chain.add(pid)
+        pid = int(stat_of(pid)[1])
+    return chain | {1}
+
+
 def processes():
     ticks = os.sysconf("SC_CLK_TCK")
     for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) in (1, os.getpid(), os.getppid()):
+        if not entry.isdigit() or int(entry) in OWN_CHAIN:
             continue
         try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
-                fields = stat.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{entry}/cgroup", encoding="utf-8") as cgroup:
-                path = next((l.split("::", 1)[1].strip() for l in cgroup if l.startswith("0::")), "")
+            fields = stat_of(entry)
+            path = unified_group(entry)
             with open(f"/proc/{entry}/cmdline", "rb") as cmdline:
                 command = cmdline.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()
             with open(f"/proc/{entry}/environ", "rb") as environ:
@@ -110,7 +128,8 @@ def close(before):
     for process in processes():
         homeless = process["cgroup"] in ("/", "/init.scope")
         loose = silence is not None and is_loose(process["cgroup"])
-        if process["cgroup"].startswith("/..") or not (homeless or process["login"] or loose):
+        guest = OWN_GROUP is not None and is_in(process["cgroup"], {OWN_GROUP})
+        if process["cgroup"].startswith("/..") or not (homeless or process["login"] or loose or guest):
             continue
         try:
             os.kill(process["pid"], signal.SIGKILL)
@@ -133,12 +152,17 @@ def close(before):
     }
 
 
+OWN_CHAIN = ancestors()
+# The scope of the login that runs this. What comes from outside comes by no login, and its path begins with /.. here.
+OWN_GROUP = unified_group("self")
+if OWN_GROUP.startswith("/..") or not OWN_GROUP.endswith(".scope"):
+    OWN_GROUP = None
+
 if sys.argv[1] == "list":
     with open("/proc/uptime", encoding="ascii") as uptime:
         now = float(uptime.read().split()[0])
     # Start times in /proc/PID/stat count from the host's boot, uptime from the namespace's: compare like with like.
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as own:
-        at = int(own.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+    at = int(stat_of("self")[19]) / os.sysconf("SC_CLK_TCK")
     json.dump({"units": [{"Id": unit["Id"]} for unit in units()], "at": at, "uptime": now}, sys.stdout)
 else:
     json.dump(close(json.loads(sys.argv[2])), sys.stdout)

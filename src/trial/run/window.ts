@@ -96,13 +96,13 @@ async function planSandbox(
 
 /** Nodes without a witness run checks with their own programs: those must be the ones of the window's opening. */
 async function guardTools(trial: Trial): Promise<void> {
-  const { environment, request, owned } = trial;
-  const unwitnessed = (owned?.driverCluster.nodes ?? []).filter((node) => node.witness === undefined);
-  if (unwitnessed.length === 0) return;
+  const { environment, request } = trial;
+  const nodes = unwitnessed(trial);
+  if (nodes.length === 0) return;
   const uses = new Set(effectiveChecks(request.task.definition).map((check) => check.uses));
   trial.guard = await openToolGuard({
     cluster: clusterOf(trial),
-    nodes: unwitnessed.map((node) => node.name),
+    nodes,
     programs: [...uses].flatMap((name) => environment.checkers.get(name)?.programs ?? []),
     signal: request.signal,
   });
@@ -116,11 +116,32 @@ function ownProgram(kind: string, label: string): string[] {
   return folder === null ? [] : [folder];
 }
 
+/**
+ * Where there is no witness the controller's own commands are logins: watches and workloads stand still meanwhile, since
+ * nothing on the node tells their logins from the agent's.
+ */
+async function endLogins(trial: Trial): Promise<string[]> {
+  const { background } = trial;
+  const cluster = clusterOf(trial);
+  const nodes = unwitnessed(trial).filter((node) => trial.units.has(node));
+  if (nodes.length > 0) background?.window.pause(nodes, 'the controller ends every login');
+  for (const node of nodes) await background?.workloads.halt(node);
+  // Connections of the controller are logins too, and would be killed under its feet.
+  cluster.hangUp();
+  const silent = await closeNodes(cluster, trial.units, trial.journal);
+  for (const node of nodes) await background?.workloads.restart(node);
+  background?.window.resume();
+  return silent;
+}
+
+function unwitnessed({ owned }: Trial): string[] {
+  const nodes = owned?.driverCluster.nodes ?? [];
+  return nodes.filter(({ witness }) => witness === undefined).map(({ name }) => name);
+}
+
 /** Sessions are ended and the key revoked by now; what logins left on the nodes is killed. */
 export async function closeWindow(trial: Trial): Promise<void> {
-  // Pooled connections of the controller are logins too, and would be killed under its feet.
-  await clusterOf(trial).close();
-  const silent = await closeNodes(clusterOf(trial), trial.units, trial.journal);
+  const silent = await endLogins(trial);
   trial.coverage.push(
     'Every command, session and file transfer that reached a node through the gateway is on record.',
     'Commands inside scripts, and those a node ran on another node, are on record only as the text that started them.',

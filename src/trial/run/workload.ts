@@ -10,7 +10,9 @@ import type { TaskPackage } from '../task/schema.js';
 const longestMs = 24 * 60 * 60 * 1000;
 
 export interface Workloads {
-  /** Starts those of a node again, after the controller itself rebooted it. */
+  /** Ends those of a node, for `restart`. */
+  halt(node: string): Promise<void>;
+  /** Starts those of a node again, after the controller itself rebooted it or ended its logins. */
   restart(node: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -60,13 +62,18 @@ export async function startWorkloads(options: {
     await entry?.ended;
   };
 
+  const on = (node: string): TaskPackage['definition']['workload'] =>
+    task.definition.workload.filter((each) => each.on === node);
+  const halt = async (node: string): Promise<void> => {
+    for (const { name } of on(node)) await end(name);
+  };
+
   for (const workload of task.definition.workload) await launch(workload);
   return {
+    halt,
     async restart(node) {
-      for (const workload of task.definition.workload.filter((each) => each.on === node)) {
-        await end(workload.name);
-        await launch(workload);
-      }
+      await halt(node);
+      for (const workload of on(node)) await launch(workload);
     },
     async stop() {
       await Promise.all([...running.keys()].map(end));
