@@ -1,0 +1,46 @@
+/** One whole trial on a virtual machine: a right fix is resolved at every gate, also after a boot of its own kernel. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { packageRoot } from '../../src/core/paths.js';
+import { verifyLedger } from '../../src/record/ledger/verify.js';
+import { runAttempt } from '../../src/study/attempt/attempt.js';
+import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
+import { loadTask } from '../../src/trial/task/load.js';
+import { checkers } from '../../checkers/index.js';
+import { needsRoot } from '../e2e/needs-root.js';
+import { leftovers, newStateDir, openEnvironment, removeStateDir } from '../e2e/trial-harness.js';
+
+t.setTimeout(1_800_000);
+needsRoot(t);
+if (!existsSync('/usr/bin/virsh') || !existsSync('/usr/bin/qemu-system-x86_64')) {
+  t.pass('virtual machines need libvirt and QEMU', { skip: 'run "make setup-vm"' });
+  process.exit(0);
+}
+
+t.test('a right fix on a virtual machine is resolved, and nothing is left', async (t) => {
+  const stateDir = newStateDir();
+  const environment = await openEnvironment(stateDir, () => createLibvirtBackend({ stateDir }));
+  t.teardown(async () => {
+    await environment.backend.sweep(new Set());
+    await environment.store.close();
+    removeStateDir(stateDir);
+  });
+  const task = await loadTask(join(packageRoot, 'test/e2e/fixtures/steady'), { checkers });
+  const { score, error } = await runAttempt(environment, {
+    task,
+    admitted: false,
+    agent: 'oracle',
+    attempt: 1,
+    network: 'none',
+    keep: false,
+    agentPaths: [],
+    signal: new AbortController().signal,
+  });
+  t.equal(error, undefined);
+  t.match(score, { outcome: 'resolved', reward: 1, safe: true });
+  for (const [gate, { verdict }] of Object.entries(score.gates)) t.equal(verdict, 'pass', gate);
+  t.match(await verifyLedger(score.bundle), { ok: true });
+  t.same(leftovers(stateDir), []);
+  t.match(await environment.backend.proveClean(score.trial, ['node0']), [{ isClean: true }]);
+});
