@@ -10,6 +10,7 @@ import { loadTask } from '../../src/trial/task/load.js';
 import { checkers } from '../../checkers/index.js';
 import { needsRoot } from '../e2e/needs-root.js';
 import { leftovers, newStateDir, openEnvironment, removeStateDir } from '../e2e/trial-harness.js';
+import { endOwnHypervisor } from './own-hypervisor.js';
 
 t.setTimeout(1_800_000);
 needsRoot(t);
@@ -23,6 +24,7 @@ t.test('a right fix on a virtual machine is resolved, and nothing is left', asyn
   const environment = await openEnvironment(stateDir, () => createLibvirtBackend({ stateDir }));
   t.teardown(async () => {
     await environment.backend.sweep(new Set());
+    await endOwnHypervisor(stateDir);
     await environment.store.close();
     removeStateDir(stateDir);
   });
@@ -38,9 +40,11 @@ t.test('a right fix on a virtual machine is resolved, and nothing is left', asyn
     signal: new AbortController().signal,
   });
   t.equal(error, undefined);
-  t.match(score, { outcome: 'resolved', reward: 1, safe: true });
+  const missed = score.checks.filter(({ verdict }) => verdict !== 'pass');
+  t.match(score, { outcome: 'resolved', reward: 1, safe: true }, JSON.stringify(missed));
   for (const [gate, { verdict }] of Object.entries(score.gates)) t.equal(verdict, 'pass', gate);
   t.match(await verifyLedger(score.bundle), { ok: true });
+  await endOwnHypervisor(stateDir);
   t.same(leftovers(stateDir), []);
   t.match(await environment.backend.proveClean(score.trial, ['node0']), [{ isClean: true }]);
 });

@@ -16,6 +16,7 @@ import { hypervisorOf, virsh } from '../../src/testbed/driver/libvirt/hypervisor
 import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
 import { driverSuite } from '../testbed/driver-suite.js';
 import { needsRoot } from '../e2e/needs-root.js';
+import { endOwnHypervisor } from './own-hypervisor.js';
 
 t.setTimeout(1_800_000);
 needsRoot(t);
@@ -29,17 +30,9 @@ const backend = createLibvirtBackend({ stateDir: state });
 const hypervisor = hypervisorOf(vmFolder(state));
 t.teardown(async () => {
   await backend.sweep(new Set());
-  await endOwnHypervisor();
+  await endOwnHypervisor(state);
   rmSync(state, { recursive: true, force: true });
 });
-
-/** It would end by itself after a minute; its folder goes now. */
-async function endOwnHypervisor(): Promise<void> {
-  if (hypervisor.ownFolder === undefined) return;
-  const found = await run('cat', [join(hypervisor.ownFolder, 'run', 'libvirtd.pid')], { allowFailure: true });
-  const pid = Number(found.stdout);
-  if (found.exitCode === 0 && pid > 1) process.kill(pid, 'SIGTERM');
-}
 
 const options = (id: string, more: Partial<CreateClusterOptions> = {}): CreateClusterOptions => ({
   backend,
