@@ -1,23 +1,20 @@
 /** One whole trial on a virtual machine: a right fix is resolved at every gate, also after a boot of its own kernel. */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { packageRoot } from '../../src/core/paths.js';
 import { verifyLedger } from '../../src/record/ledger/verify.js';
 import { runAttempt } from '../../src/study/attempt/attempt.js';
 import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
+import { clusterIdOf } from '../../src/trial/run/set-up.js';
 import { loadTask } from '../../src/trial/task/load.js';
 import { checkers } from '../../checkers/index.js';
 import { needsRoot } from '../e2e/needs-root.js';
 import { leftovers, newStateDir, openEnvironment, removeStateDir } from '../e2e/trial-harness.js';
-import { endOwnHypervisor } from './own-hypervisor.js';
+import { endOwnHypervisor, needsHypervisor } from './own-hypervisor.js';
 
 t.setTimeout(1_800_000);
 needsRoot(t);
-if (!existsSync('/usr/bin/virsh') || !existsSync('/usr/bin/qemu-system-x86_64')) {
-  t.pass('virtual machines need libvirt and QEMU', { skip: 'run "make setup-vm"' });
-  process.exit(0);
-}
+needsHypervisor(t);
 
 t.test('a right fix on a virtual machine is resolved, and nothing is left', async (t) => {
   const stateDir = newStateDir();
@@ -44,7 +41,9 @@ t.test('a right fix on a virtual machine is resolved, and nothing is left', asyn
   t.match(score, { outcome: 'resolved', reward: 1, safe: true }, JSON.stringify(missed));
   for (const [gate, { verdict }] of Object.entries(score.gates)) t.equal(verdict, 'pass', gate);
   t.match(await verifyLedger(score.bundle), { ok: true });
+  // That the generation is still known shows that this is the cluster that was there.
+  const proof = await environment.backend.proveClean(clusterIdOf({ id: score.trial }), ['node0']);
+  t.match(proof, [{ isClean: true, generation: Number }]);
   await endOwnHypervisor(stateDir);
   t.same(leftovers(stateDir), []);
-  t.match(await environment.backend.proveClean(score.trial, ['node0']), [{ isClean: true }]);
 });

@@ -16,14 +16,11 @@ import { hypervisorOf, virsh } from '../../src/testbed/driver/libvirt/hypervisor
 import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
 import { driverSuite } from '../testbed/driver-suite.js';
 import { needsRoot } from '../e2e/needs-root.js';
-import { endOwnHypervisor } from './own-hypervisor.js';
+import { endOwnHypervisor, needsHypervisor } from './own-hypervisor.js';
 
 t.setTimeout(1_800_000);
 needsRoot(t);
-if (!existsSync('/usr/bin/virsh') || !existsSync('/usr/bin/qemu-system-x86_64')) {
-  t.pass('virtual machines need libvirt and QEMU', { skip: 'run "make setup-vm"' });
-  process.exit(0);
-}
+needsHypervisor(t);
 process.env['INFRABED_IMAGE_CACHE'] ??= imageCacheDir(stateDir());
 const state = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-vm-')));
 const backend = createLibvirtBackend({ stateDir: state });

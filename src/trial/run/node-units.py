@@ -3,7 +3,8 @@
 `node-units.py list` prints {"units": [...], "at": BOOT_SECONDS} as JSON. `node-units.py close SNAPSHOT`, given
 such an object, kills every session scope, user manager and transient unit that is not in it and
 every process outside all units or with a login's environment, and prints what it killed and what it left. The login
-that runs it is spared, but nothing else in that login's scope. Where systemd does not answer (root can take its sockets away), control groups and files of transient units tell instead.
+that runs it is spared, but nothing else in that login's scope. Where systemd does not answer (root can take its sockets
+away), control groups and files of transient units tell instead.
 """
 import json
 import os
