@@ -2,7 +2,7 @@
 .PHONY: setup setup-vm demo test test-vm crashtest bench lint build
 
 # Root is needed for containers; sudo is used where you are not root.
-AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,JOBS,SECOND)
+AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,FROM,JOBS,SECOND)
 
 # By its full path: sudo's own PATH does not lead to a Node.js of nvm or /opt.
 NODE := $(shell command -v node || echo node)

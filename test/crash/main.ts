@@ -1,6 +1,7 @@
 /**
- * Every failpoint of one trial: `make crashtest`. POINTS=regex chooses, EVERY=n takes each nth, JOBS=n that many side by
- * side, SECOND=n kills the controller that goes on too, at each nth of its own points. Exit status 1 when anything is wrong.
+ * Every failpoint of one trial: `make crashtest`. POINTS=regex chooses, EVERY=n takes each nth, FROM=n begins with the nth
+ * of these (0 is the first), JOBS=n that many side by side, SECOND=n kills the controller that goes on too, at each nth of
+ * its own points. Exit status 1 when anything is wrong.
  */
 import pLimit from 'p-limit';
 import { removeStateDir } from '../e2e/trial-harness.js';
@@ -9,13 +10,17 @@ import { killAndResume, undisturbed, type Killed } from './kill-and-resume.js';
 const number = (name: string, otherwise: number): number => Number(process.env[name] ?? otherwise);
 const chosen = new RegExp(process.env['POINTS'] ?? '');
 const every = number('EVERY', 1);
+const from = number('FROM', 0);
 const jobs = number('JOBS', 3);
 const second = number('SECOND', 0);
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const { points, verdicts } = await undisturbed();
-const wanted = points.filter((point) => chosen.test(point)).filter((_point, index) => index % every === 0);
+const wanted = points
+  .filter((point) => chosen.test(point))
+  .filter((_point, index) => index % every === 0)
+  .slice(from);
 say(`${String(points.length)} points in one trial, ${String(wanted.length)} of them now`);
 
 const startedAt = Date.now();
