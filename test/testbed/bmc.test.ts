@@ -29,17 +29,10 @@ t.test('the files say what was planned, and refuse what they cannot say', (t) =>
   t.match(conf, /addr 127\.0\.0\.1 \d+/);
   t.notMatch(conf, /none|straight/);
   t.notMatch(conf, /^ *(?:sol|serial)/m);
+  const lines = { serial: '/n/0.tty', kcs: { path: '/n/0.kcs', uid: 0, gid: 0 } };
   t.match(
-    lanConf(
-      {
-        ...bmc.plan,
-        sol: { host: '127.0.0.1', port: 9, historyBytes: 16_384 },
-        kcs: { host: '127.0.0.1', port: 8 },
-      },
-      '/module.so',
-      'abcdefgh12345678',
-    ),
-    /serial 15 127\.0\.0\.1 8 codec VM\n {2}sol "tcp:127\.0\.0\.1:9" 115200 history=16384/,
+    lanConf({ ...bmc.plan, lines }, '/module.so', 'abcdefgh12345678'),
+    /serial kcs 127\.0\.0\.1 1 codec VM\n {2}sol "tcp:127\.0\.0\.1:1" 115200 history=16384/,
   );
   t.throws(() => lanConf({ ...bmc.plan, folder: '/with "quotes"' }, '/module.so', 'abcdefgh12345678'), {
     code: 'IB_USAGE',

@@ -8,7 +8,12 @@ import { nullJournal } from '../../src/core/journal.js';
 import { createFakeBackend } from '../../src/testbed/driver/fake/index.js';
 import { joinBackends } from '../../src/testbed/driver/joined.js';
 import { domainXml, macAddress, type Domain } from '../../src/testbed/driver/libvirt/domain-xml.js';
-import { hypervisorOf, isLocal, reachHypervisor } from '../../src/testbed/driver/libvirt/hypervisor.js';
+import {
+  hypervisorOf,
+  isLocal,
+  ownerIn,
+  reachHypervisor,
+} from '../../src/testbed/driver/libvirt/hypervisor.js';
 import { createLibvirtBackend } from '../../src/testbed/driver/libvirt/index.js';
 import { withKernel } from '../../src/testbed/driver/libvirt/root-disk.js';
 import { backendFor } from '../../src/trial/run/backend-choice.js';
@@ -31,16 +36,19 @@ const domain: Domain = {
   kernel: { image: '/disks/vmlinuz', initrd: '/disks/initrd.img', arguments: 'root=/dev/vda1 rw' },
   mac: macAddress(0),
   tap: 'ibv0123456789ab',
-  console: '/state/console.log',
+  console: { log: '/state/console.log', socket: '/state/0.tty' },
+  kcs: '/state, long/0.kcs',
 };
 
 t.test('a machine is described as libvirt takes it', (t) => {
   const xml = domainXml(domain);
-  t.match(xml, '<domain type="qemu">');
+  t.match(xml, '<domain type="qemu" xmlns:qemu=');
   t.match(xml, '<kernel>/disks/vmlinuz</kernel>');
   t.match(xml, 'file="/state/a&amp;b &lt;&quot;c&quot;&gt;/root.qcow2"', 'text is escaped');
   t.match(xml, '<target dev="vdb" bus="virtio"/>', 'the second disk is the first data disk');
   t.match(xml, '<mac address="52:54:00:4d:00:01"/>');
+  t.match(xml, '<source mode="bind" path="/state/0.tty"/>\n<log file="/state/console.log" append="on"/>');
+  t.match(xml, 'value="socket,id=bmc,path=/state,, long/0.kcs,reconnect=1"', 'as QEMU escapes a comma');
   const byDisk = domainXml({ ...domain, kernel: undefined } as unknown as Domain);
   t.match(byDisk, '<boot dev="hd"/>');
   t.notMatch(byDisk, '<kernel>');
@@ -69,6 +77,31 @@ t.test('the hypervisor is the named one, or this machine’s, or one of our own'
   t.notOk(isLocal({ uri: 'qemu+ssh://root@192.0.2.1/system' }));
   t.end();
 });
+
+t.test('who runs machines is told by the hypervisor', (t) => {
+  const dac = (label: string): string =>
+    `<secmodel>\n<model>dac</model>\n<doi>0</doi>\n<baselabel type='kvm'>${label}</baselabel>\n</secmodel>`;
+  t.same(ownerIn(dac('+64055:+103')), { uid: 64_055, gid: 103 });
+  t.same(ownerIn(`<baselabel type='kvm'>system_u:system_r:svirt_t:s0</baselabel>${dac('+107:+107')}`), {
+    uid: 107,
+    gid: 107,
+  });
+  t.same(ownerIn('<capabilities/>'), { uid: 0, gid: 0 });
+  t.end();
+});
+
+t.test(
+  'a state folder whose paths are too long for sockets is refused before anything is made',
+  async (t) => {
+    const backend = createLibvirtBackend({ stateDir: join(folder, 'x'.repeat(90)) });
+    await t.rejects(backend.create(spec('far', { nodes: ['node0'] }), nullJournal, silentHost), {
+      code: 'IB_STATE_DIR',
+      message: /serial port is too long/,
+      hint: /INFRABED_STATE_DIR/,
+    });
+    t.notOk(existsSync(join(folder, 'x'.repeat(90))));
+  },
+);
 
 t.test('a hypervisor that cannot be reached is told as such, and is never an off node', async (t) => {
   const away = { uri: 'qemu+ssh://root@192.0.2.1/system' };

@@ -14,6 +14,7 @@ import {
   supervisorConfig,
   waitForBmc,
   type BmcPlan,
+  type MachineLines,
 } from '../../src/testbed/driver/bmc/index.js';
 
 const patienceMs = 90_000;
@@ -26,7 +27,8 @@ export class VirtualBmc {
     readonly plan: BmcPlan,
   ) {}
 
-  static async make(): Promise<VirtualBmc> {
+  /** `hasMachine`: with the lines to a virtual machine, `root/serial` and `root/kcs`. */
+  static async make(options: { hasMachine?: boolean } = {}): Promise<VirtualBmc> {
     const root = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-bmc-')));
     const folder = join(root, 'node0');
     const plan = {
@@ -35,6 +37,7 @@ export class VirtualBmc {
       address: '127.0.0.1',
       netmask: '255.0.0.0',
       port: await freePort(),
+      ...(options.hasMachine === true ? { lines: linesIn(root) } : {}),
     };
     const bmc = new VirtualBmc(root, plan);
     mkdirSync(join(folder, 'state'), { recursive: true, mode: 0o700 });
@@ -103,6 +106,11 @@ export class VirtualBmc {
     const { stdout, stderr } = await this.tool(['raw', ...text.split(' ')]);
     return stdout.trim().replace(/\s+/g, ' ') || (/rsp=(0x[0-9a-f]+)/.exec(stderr)?.[1] ?? stderr);
   }
+}
+
+function linesIn(root: string): MachineLines {
+  const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
+  return { serial: join(root, 'serial'), kcs: { path: join(root, 'kcs'), uid, gid } };
 }
 
 function freePort(): Promise<number> {

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 
+import machine_lines
 import rmcp
 
 # A BMC that dies at once is started again more and more slowly.
@@ -28,6 +29,7 @@ class BmcProcess:
     def __init__(self, bmc, config, queue, watch):
         self.bmc, self.config, self.queue, self.watch = bmc, config, queue, watch
         self.folder = bmc["folder"]
+        self.lines = machine_lines.MachineLines(bmc, watch)
         self.child = self.exit_fd = self.line = self.probe = None
         self.is_ready = False
         self.started = self.next_start = self.next_probe = 0.0
@@ -36,6 +38,9 @@ class BmcProcess:
 
     def tend(self, now):
         """Does what is due. Returns the seconds until something is due again."""
+        return min(self.tend_bmc(now), self.lines.tend(now))
+
+    def tend_bmc(self, now):
         if self.child is None:
             if now >= self.next_start:
                 self.try_start(now)
@@ -57,6 +62,7 @@ class BmcProcess:
 
     def start(self, now):
         self.prepare()
+        lines = self.lines.for_bmc()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         log = open(os.path.join(self.folder, "ipmi_sim.log"), "ab")
@@ -78,10 +84,13 @@ class BmcProcess:
                 "-s", self.path("state")]
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8",
                        # Ahead of ipmi_sim's own libraries, whose packets it looks at (module/guard.c).
-                       "LD_PRELOAD": self.config["module"], "INFRABED_BMC_LINE": str(theirs.fileno())}
+                       "LD_PRELOAD": self.config["module"], "INFRABED_BMC_LINE": str(theirs.fileno()),
+                       **{name: str(fd) for name, fd in lines.items()}}
         self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                                      env=environment, pass_fds=[theirs.fileno()], preexec_fn=enter)
+                                      env=environment, pass_fds=[theirs.fileno(), *lines.values()],
+                                      preexec_fn=enter)
         theirs.close()
+        self.lines.started()
         log.close()
         self.probe = self.open_probe(libc, netns)
         self.line = ours

@@ -22,11 +22,20 @@ export interface BmcPlan {
   address: string;
   netmask: string;
   port: number;
-  /** Serial over LAN to a TCP port where the node's console is served (virtual machines). */
-  sol?: { host: string; port: number; historyBytes: number };
-  /** In-band IPMI: where the virtual machine's `ipmi-bmc-extern` connects to. */
-  kcs?: { host: string; port: number };
+  /** Of a virtual machine. */
+  lines?: MachineLines;
 }
+
+/** Paths of UNIX sockets (machine_lines.py). */
+export interface MachineLines {
+  /** The machine's serial port, which it serves: for serial over LAN. */
+  serial: string;
+  /** In-band IPMI: what the machine's `ipmi-bmc-extern` connects to, and as whom the hypervisor runs machines. */
+  kcs: { path: string; uid: number; gid: number };
+}
+
+/** What a reader of the serial port that came late can still get from the BMC. */
+const historyBytes = 16_384;
 
 /**
  * lan.conf without the controller's account, which bmcd adds at each start from its password file.
@@ -45,15 +54,17 @@ export function lanConf(plan: BmcPlan, modulePath: string, sitePassword: string)
     `    lan_config_program ${quoted(`/bin/sh ${asset('src/testbed/driver/bmc/lan-config.sh')} ${plan.address} ${plan.netmask} ${mac(plan)}`)}`,
     '  endlan',
     `  loadlib ${quoted(modulePath)} ${quoted(plan.folder)}`,
-    ...(plan.kcs === undefined ? [] : [`  serial 15 ${plan.kcs.host} ${String(plan.kcs.port)} codec VM`]),
-    ...(plan.sol === undefined ? [] : [solLine(plan.sol)]),
+    // The addresses stand for sockets that it inherits (module/lines.c).
+    ...(plan.lines === undefined
+      ? []
+      : [
+          '  serial kcs 127.0.0.1 1 codec VM',
+          `  sol "tcp:127.0.0.1:1" 115200 history=${String(historyBytes)}`,
+        ]),
     `  user 3 true "${siteAccount}" "${checkedPassword(sitePassword)}" admin 10`,
   ];
   return `${lines.join('\n')}\n`;
 }
-
-const solLine = ({ host, port, historyBytes }: NonNullable<BmcPlan['sol']>): string =>
-  `  sol "tcp:${host}:${String(port)}" 115200 history=${String(historyBytes)}`;
 
 /** sim.emu: one management controller with event log, sensors and FRU data. */
 export function emulatorCommands(plan: BmcPlan): string {

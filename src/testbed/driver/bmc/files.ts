@@ -48,13 +48,14 @@ export function supervisorConfig(
     netns,
     ipmiSim: '/usr/bin/ipmi_sim',
     module: modulePath,
-    bmcs: bmcs.map(({ plan: { name, folder, address, port }, power }) => ({
+    bmcs: bmcs.map(({ plan: { name, folder, address, port, lines }, power }) => ({
       name,
       folder,
       address,
       port,
       account: controllerAccount,
       power,
+      ...lines,
     })),
   };
 }

@@ -12,6 +12,7 @@ import {
   supervisorConfig,
   whenReady,
   type BmcPlan,
+  type MachineLines,
   type PowerProgram,
 } from '../bmc/index.js';
 import type { Bmc, BmcLogin } from '../driver.js';
@@ -36,10 +37,12 @@ export interface BmcPlace {
   clusterFolder: string;
 }
 
-/** What works a node's power for its BMC: a program, and the file that it finds its request in. */
-export interface BmcPower {
+/** What joins a node to its BMC: a program that works its power, and the file that this finds its request in. */
+export interface BmcJoint {
   program: PowerProgram;
   request: Record<string, unknown>;
+  /** Of a virtual machine. */
+  lines?: MachineLines;
 }
 
 export const bmcFolder = (place: BmcPlace): string => join(place.folder, 'bmc');
@@ -47,15 +50,16 @@ export const bmcFolder = (place: BmcPlace): string => join(place.folder, 'bmc');
 /** Written by bmcd (power_queue.py). */
 export const bmcRequestsPath = (place: BmcPlace): string => join(bmcFolder(place), 'requests.jsonl');
 
-function planOf(place: BmcPlace): BmcPlan {
+function planOf(place: BmcPlace, { lines }: BmcJoint): BmcPlan {
   const { name, address } = place.node;
-  return { name, folder: bmcFolder(place), address: bmcAddress(address), netmask, port: bmcPort };
+  const plan = { name, folder: bmcFolder(place), address: bmcAddress(address), netmask, port: bmcPort };
+  return { ...plan, ...(lines ? { lines } : {}) };
 }
 
 /** Starts the BMCs of a new cluster, under its fence; does not wait until they answer. */
 export async function startBmcs<Place extends BmcPlace>(
   places: readonly Place[],
-  powerOf: (place: Place) => BmcPower,
+  jointOf: (place: Place) => BmcJoint,
   layout: CgroupLayout,
   modulePath: string,
   /** Who carries acts out for this kind of node. */
@@ -64,14 +68,17 @@ export async function startBmcs<Place extends BmcPlace>(
   const [first] = places;
   if (first === undefined) return;
   const configPath = join(first.clusterFolder, 'bmc.json');
-  const bmcs = places.map((place) => ({ plan: planOf(place), power: powerOf(place).program }));
+  const bmcs = places.map((place) => {
+    const joint = jointOf(place);
+    return { plan: planOf(place, joint), power: joint.program, request: joint.request };
+  });
   await by(first.holding, 'bmc-start', {
     folder: first.clusterFolder,
-    bmcs: places.map((place) => ({
-      folder: bmcFolder(place),
+    bmcs: bmcs.map(({ plan, request }) => ({
+      folder: plan.folder,
       files: [
-        ...bmcFiles(planOf(place), modulePath, generatePasswords()),
-        { name: powerFileName, content: JSON.stringify(powerOf(place).request) },
+        ...bmcFiles(plan, modulePath, generatePasswords()),
+        { name: powerFileName, content: JSON.stringify(request) },
       ],
     })),
     config: { path: configPath, content: supervisorConfig(bmcs, modulePath, first.names.netnsPath) },
@@ -82,7 +89,7 @@ export async function startBmcs<Place extends BmcPlace>(
 /** In the BMC's folder: what the power program is told beside the word of the moment. */
 export const powerFileName = 'power.json';
 
-export function containerBmcPower(place: NodePlace, supervisor: Supervisor, stateFolder: string): BmcPower {
+export function containerBmcJoint(place: NodePlace, supervisor: Supervisor, stateFolder: string): BmcJoint {
   return { program: powerProgram(place), request: powerFile(place, supervisor, stateFolder) };
 }
 

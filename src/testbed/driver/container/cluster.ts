@@ -6,7 +6,7 @@ import { InfrabedError, isInfrabedError, messageOf } from '../../../core/errors.
 import { failpoint } from '../../../core/failpoint.js';
 import type { Journal } from '../../../core/journal.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
-import { bmcOf, bmcRequestsPath, containerBmcPower, siteLogin, startBmcs } from './bmc.js';
+import { bmcOf, bmcRequestsPath, containerBmcJoint, siteLogin, startBmcs } from './bmc.js';
 import { clusterFolder, type ClusterState, type NodeState } from './cluster-state.js';
 import { dialThrough } from './dial.js';
 import { act, holdingOf, markedArgv } from './fence.js';
@@ -55,7 +55,7 @@ export class ContainerCluster implements DriverCluster {
     const supervisor = supervisorOf(this.state);
     return startBmcs(
       this.places,
-      (place) => containerBmcPower(place, supervisor, stateFolder),
+      (place) => containerBmcJoint(place, supervisor, stateFolder),
       layout,
       modulePath,
     );

@@ -22,7 +22,7 @@ import { proveVmsClean } from './clean-proof.js';
 import { removeRemnants, VmCluster } from './cluster.js';
 import { readVmCluster, vmFolder, type VmClusterState } from './cluster-state.js';
 import { hypervisorOf, reachHypervisor } from './hypervisor.js';
-import { vmAct, vmPlace, type VmContext } from './place.js';
+import { assertSocketsFit, vmAct, vmPlace, type VmContext } from './place.js';
 import { rootDisk, withKernel } from './root-disk.js';
 import { sweepVms } from './sweep.js';
 
@@ -78,6 +78,7 @@ async function create(
   signal?: AbortSignal,
 ): Promise<DriverCluster> {
   checkSpec(spec);
+  assertSocketsFit(context.folder, spec.id, spec.nodes.length);
   // Before the image, which may take minutes.
   await makeFolder(context);
   await reachHypervisor(context.hypervisor, signal);

@@ -1,13 +1,18 @@
-/** How a virtual machine's BMC works its power: by the controller's own acts, for whoever has the cluster. */
+/** How a virtual machine's BMC works its power, by the controller's own acts for whoever has the cluster, and its lines. */
 import { join } from 'node:path';
 import { asset } from '../../../core/paths.js';
-import { bmcFolder, powerFileName, type BmcPower } from '../container/bmc.js';
+import { bmcFolder, powerFileName, type BmcJoint } from '../container/bmc.js';
 import { cleanEnvironment } from '../container/supervisor.js';
 import { pidFileOf } from './hypervisor.js';
 import { powerRequest, type VmContext, type VmPlace } from './place.js';
 
-/** What vm-bmc-power.py hands to vm-act.py; only the generation is not in it. */
-export function vmBmcPower(context: VmContext, place: VmPlace): BmcPower {
+/** Of power, what vm-bmc-power.py hands to vm-act.py; only the generation is not in it. */
+export function vmBmcJoint(
+  context: VmContext,
+  place: VmPlace,
+  /** As whom the hypervisor runs machines. */
+  owner: { uid: number; gid: number },
+): BmcJoint {
   const script = asset('src/testbed/driver/libvirt/vm-bmc-power.py');
   const { clusterId: cluster, fence, mark } = place.holding;
   const pidFile = pidFileOf(context.hypervisor, place.domain);
@@ -28,5 +33,6 @@ export function vmBmcPower(context: VmContext, place: VmPlace): BmcPower {
       via: 'bmc',
       isFirst: true,
     },
+    lines: { serial: place.sockets.serial, kcs: { path: place.sockets.kcs, ...owner } },
   };
 }

@@ -12,8 +12,8 @@ import { inNetwork } from '../container/network.js';
 import { fileTail } from '../container/node.js';
 import type { DriverCluster, NodeDriver } from '../driver.js';
 import type { VmClusterState, VmNodeState } from './cluster-state.js';
-import { vmBmcPower } from './bmc-power.js';
-import { reachHypervisor } from './hypervisor.js';
+import { vmBmcJoint } from './bmc-power.js';
+import { machineOwner, reachHypervisor } from './hypervisor.js';
 import { remnantsOf, vmAct, vmPlace, type VmContext } from './place.js';
 import { VmPower } from './power.js';
 
@@ -64,11 +64,12 @@ export class VmCluster implements DriverCluster {
   }
 
   /** Does not wait until they answer: whoever uses one first does. */
-  startBmcs(modulePath: string): Promise<void> {
+  async startBmcs(modulePath: string): Promise<void> {
     const places = this.state.nodes.map((node) => vmPlace(this.context, this.state, node));
-    return startBmcs(
+    const owner = await machineOwner(this.context.hypervisor);
+    await startBmcs(
       places,
-      (place) => vmBmcPower(this.context, place),
+      (place) => vmBmcJoint(this.context, place, owner),
       this.context.layout,
       modulePath,
       vmAct,

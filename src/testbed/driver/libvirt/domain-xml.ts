@@ -19,7 +19,10 @@ export interface Domain {
   mac: string;
   /** Name of the network card's end on the hypervisor, at most 15 characters. */
   tap: string;
-  console: string;
+  /** What the serial port says is appended to this file, and served at this UNIX socket. */
+  console: { log: string; socket: string };
+  /** UNIX socket of the BMC's in-band interface. */
+  kcs: string;
   /** From where the firmware boots instead. libvirt has no override of its own, so it is part of the description. */
   override?: BootOverride['device'];
 }
@@ -35,8 +38,9 @@ export function macAddress(index: number): string {
 /** The text that `virsh define` takes (libvirt, "Domain XML format"). */
 export function domainXml(domain: Domain): string {
   const { accelerator, disks } = domain;
+  const type = accelerator === 'kvm' ? 'kvm' : 'qemu';
   return [
-    element('domain', { type: accelerator === 'kvm' ? 'kvm' : 'qemu' }, [
+    element('domain', { type, 'xmlns:qemu': 'http://libvirt.org/schemas/domain/qemu/1.0' }, [
       element('name', {}, domain.name),
       element('uuid', {}, domain.uuid),
       element('memory', { unit: 'MiB' }, String(domain.memoryMiB)),
@@ -64,16 +68,35 @@ export function domainXml(domain: Domain): string {
           element('driver', { name: 'qemu' }),
           ...(bootsFromNetwork(domain) ? [] : [element('rom', { enabled: 'no' })]),
         ]),
-        element('serial', { type: 'file' }, [
-          element('source', { path: domain.console, append: 'on' }),
+        element('serial', { type: 'unix' }, [
+          element('source', { mode: 'bind', path: domain.console.socket }),
+          element('log', { file: domain.console.log, append: 'on' }),
           element('target', { port: '0' }),
         ]),
         element('memballoon', { model: 'none' }),
         element('controller', { type: 'usb', model: 'none' }),
       ]),
+      inBandInterface(domain.kcs),
     ]),
     '',
   ].join('\n');
+}
+
+/**
+ * libvirt knows no device that a BMC outside of QEMU stands behind. Its socket need not be there: QEMU tries again each
+ * second, and the machine starts meanwhile.
+ */
+function inBandInterface(socket: string): string {
+  const words = [
+    ['-chardev', `socket,id=bmc,path=${socket.replaceAll(',', ',,')},reconnect=1`],
+    ['-device', 'ipmi-bmc-extern,id=bmc0,chardev=bmc'],
+    ['-device', 'isa-ipmi-kcs,bmc=bmc0'],
+  ].flat();
+  return element(
+    'qemu:commandline',
+    {},
+    words.map((value) => element('qemu:arg', { value })),
+  );
 }
 
 const bootsFromNetwork = (domain: Domain): boolean => domain.override === 'pxe';

@@ -154,6 +154,21 @@ function unreachable(hypervisor: Hypervisor, why: string, cause: unknown): Infra
   });
 }
 
+/** As whom the hypervisor runs machines. */
+export async function machineOwner(
+  hypervisor: Hypervisor,
+  signal?: AbortSignal,
+): Promise<{ uid: number; gid: number }> {
+  return ownerIn(await virsh(hypervisor, ['capabilities'], signal));
+}
+
+/** By the label that libvirt's driver of file owners has for them (libvirt, "Driver capabilities XML format"). */
+export function ownerIn(capabilities: string): { uid: number; gid: number } {
+  const [, uid, gid] = /<baselabel type='[a-z]+'>\+(\d+):\+(\d+)</.exec(capabilities) ?? [];
+  // Without one they are run as libvirt itself is.
+  return { uid: Number(uid ?? 0), gid: Number(gid ?? 0) };
+}
+
 /** One question to libvirt: nothing is changed by this (acts are made by vm-act.py, under the fence). */
 export async function virsh(
   hypervisor: Hypervisor,

@@ -25,12 +25,22 @@ def fill(guarded, request):
     fence.write_atomic(os.path.join(folder, "cluster.json"), json.dumps(request["state"], indent=2) + "\n")
     network = make_cluster.Attempt(lambda: make_cluster.make_network(request["netns"], **request["network"]))
     os.mkdir(os.path.join(folder, "nodes"), 0o700)
+    for passed in (os.path.dirname(folder), folder, os.path.join(folder, "nodes")):
+        let_pass(passed)
     for node in request["nodes"]:
         os.mkdir(node["folder"], 0o700)
         node_disk.make(node["folder"], request["image"], node["entries"], node["disksMiB"])
         os.close(os.open(node["console"], os.O_WRONLY | os.O_CREAT, 0o600))
+        for name in os.listdir(node["folder"]):
+            os.chmod(os.path.join(node["folder"], name), 0o600)
+        let_pass(node["folder"])
     network.result()
     return {}
+
+
+def let_pass(folder):
+    """To sockets and disks, for a hypervisor that runs machines as a user of its own. It names itself their owner."""
+    os.chmod(folder, 0o711)
 
 
 def remove(guarded, request):

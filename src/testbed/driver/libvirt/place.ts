@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
+import { InfrabedError } from '../../../core/errors.js';
 import { clusterFolder, nodeFolder } from '../container/cluster-state.js';
 import { act, holdingOf, type Holding } from '../container/fence.js';
 import {
@@ -36,6 +37,8 @@ export interface VmPlace {
   /** Holds root.qcow2, dataN.qcow2, desired, console.log and domain.xml. */
   folder: string;
   consolePath: string;
+  /** UNIX sockets: of the serial port, and of the BMC's in-band interface. */
+  sockets: { serial: string; kcs: string };
   names: ClusterNames;
   clusterFolder: string;
   /** The network card's end on the hypervisor. */
@@ -51,6 +54,7 @@ const tapMtuBytes = 9216;
 export function vmPlace(context: VmContext, cluster: VmClusterState, node: VmNodeState): VmPlace {
   const folder = nodeFolder(context.folder, cluster.id, node.name);
   const domain = `${domainPrefix(cluster.tag, cluster.id)}.${node.name}`;
+  const index = cluster.nodes.findIndex(({ name }) => name === node.name);
   return {
     // Of the BMCs' supervisor: machines need none.
     cluster: { ...cluster, mode: supervisorMode() },
@@ -59,11 +63,29 @@ export function vmPlace(context: VmContext, cluster: VmClusterState, node: VmNod
     domain,
     folder,
     consolePath: join(folder, 'console.log'),
+    sockets: machineSockets(context.folder, cluster.id, index),
     names: clusterNames(cluster.tag, cluster.id),
     clusterFolder: clusterFolder(context.folder, cluster.id),
     // Names of interfaces end at 15 characters.
     tap: `ibv${sha256(domain).slice(0, 12)}`,
   };
+}
+
+/** Above the nodes' folders and without their names, since the paths of such sockets are short (unix(7)). */
+function machineSockets(folder: string, id: string, index: number): VmPlace['sockets'] {
+  const path = join(clusterFolder(folder, id), String(index));
+  return { serial: `${path}.tty`, kcs: `${path}.kcs` };
+}
+
+const longestSocketPath = 107;
+
+/** @throws InfrabedError IB_STATE_DIR when a cluster's sockets could not be made. */
+export function assertSocketsFit(folder: string, id: string, nodes: number): void {
+  const { serial } = machineSockets(folder, id, nodes - 1);
+  if (Buffer.byteLength(serial) <= longestSocketPath) return;
+  throw new InfrabedError('IB_STATE_DIR', `The path of a machine's serial port is too long: ${serial}`, {
+    hint: 'Set INFRABED_STATE_DIR to a folder with a shorter path, or give the cluster a shorter id.',
+  });
 }
 
 /** The text that defines the machine for its next start, by what its BMC was told of that boot. */
@@ -94,7 +116,8 @@ function definitionOf(place: VmPlace, override?: BootOverride['device']): string
         }),
     mac: macAddress(index),
     tap: place.tap,
-    console: place.consolePath,
+    console: { log: place.consolePath, socket: place.sockets.serial },
+    kcs: place.sockets.kcs,
     ...(override === undefined ? {} : { override }),
   });
 }
