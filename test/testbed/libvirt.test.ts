@@ -3,8 +3,10 @@ import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { run } from '../../src/core/exec.js';
 import { silentHost } from '../../src/core/io.js';
 import { nullJournal } from '../../src/core/journal.js';
+import { asset } from '../../src/core/paths.js';
 import { createFakeBackend } from '../../src/testbed/driver/fake/index.js';
 import { joinBackends } from '../../src/testbed/driver/joined.js';
 import { domainXml, macAddress, type Domain } from '../../src/testbed/driver/libvirt/domain-xml.js';
@@ -125,6 +127,32 @@ t.test('a hypervisor that cannot be reached is told as such, and is never an off
     await backend.sweep(new Set()),
     { removed: [], failed: [] },
     'nothing was made, so nothing is asked',
+  );
+});
+
+t.test('an override for one boot is for one boot, however the machine is started', async (t) => {
+  const script = asset('test/testbed/paper-hypervisor.py');
+  const acts = async (...words: string[]): Promise<string[]> => {
+    const paper = mkdtempSync(join(folder, 'paper-'));
+    const { stdout } = await run('python3', ['-I', '-S', script, paper, ...words]);
+    return stdout.trim().split('\n');
+  };
+  const [once, always, none] = ['override=80,4', 'override=c0,4', 'override=0,0'];
+  t.same((await acts('on', once, 'reset', 'reset', 'reset')).slice(2), [
+    'reset running pxe 2',
+    'reset running none 3',
+    'reset running none 3',
+  ]);
+  t.same((await acts('on', once, 'off', 'on', 'off', 'on')).slice(2), [
+    'off shut off None 1',
+    'on running pxe 2',
+    'off shut off None 2',
+    'on running none 3',
+  ]);
+  t.same(
+    (await acts('on', always, 'reset', 'reset', none, 'reset')).slice(2),
+    ['reset running pxe 2', 'reset running pxe 2', 'override=0,0 running pxe 2', 'reset running none 3'],
+    'a persistent one stays until it is taken back',
   );
 });
 
