@@ -1,5 +1,7 @@
 /** A virtual BMC joined to a machine: serial over LAN, and the in-band interface beside the LAN side. */
+import { once } from 'node:events';
 import { statSync } from 'node:fs';
+import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { waitFor } from '../../src/core/clock.js';
@@ -106,6 +108,21 @@ t.test('power asked for in-band goes the way of all such requests', async (t) =>
   t.match(await inBand.request(0x06, 0x01), /^00 /, 'it lives on');
   t.equal(bmc.acts().length, before + 1, 'and nothing was switched');
   t.equal((await bmc.ready()).pid, pid);
+});
+
+t.test('that the system restarted the machine is handed on, and nothing else that QEMU tells', async (t) => {
+  const before = bmc.acts().length;
+  const monitor = createConnection(join(bmc.root, 'events'));
+  t.teardown(() => monitor.destroy());
+  const [said] = (await once(monitor, 'data')) as [Buffer];
+  t.match(said.toString(), '"qmp_capabilities"');
+  const reset = (guest: boolean): string => JSON.stringify({ event: 'RESET', data: { guest } });
+  const told = ['{"QMP": {}}', '{"return": {}}', 'no JSON', '[]', reset(false), '{"event": "STOP"}'];
+  monitor.write(`${told.join('\r\n')}\r\n${reset(true).slice(0, 9)}`);
+  monitor.write(`${reset(true).slice(9)}\r\n`);
+  await until('the act', () => bmc.acts().length > before);
+  t.same(bmc.acts().slice(before), ['restarted']);
+  t.match(bmc.read('requests.jsonl'), '"act": "restarted", "cause": "machine"');
 });
 
 t.test('a BMC that is started again is joined again', async (t) => {

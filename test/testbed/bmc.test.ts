@@ -29,7 +29,12 @@ t.test('the files say what was planned, and refuse what they cannot say', (t) =>
   t.match(conf, /addr 127\.0\.0\.1 \d+/);
   t.notMatch(conf, /none|straight/);
   t.notMatch(conf, /^ *(?:sol|serial)/m);
-  const lines = { serial: '/n/0.tty', kcs: { path: '/n/0.kcs', uid: 0, gid: 0 } };
+  const root = { uid: 0, gid: 0 };
+  const lines = {
+    serial: '/n/0.tty',
+    kcs: { path: '/n/0.kcs', ...root },
+    events: { path: '/n/0.qmp', ...root },
+  };
   t.match(
     lanConf({ ...bmc.plan, lines }, '/module.so', 'abcdefgh12345678'),
     /serial kcs 127\.0\.0\.1 1 codec VM\n {2}sol "tcp:127\.0\.0\.1:1" 115200 history=16384/,

@@ -40,6 +40,7 @@ const domain: Domain = {
   tap: 'ibv0123456789ab',
   console: { log: '/state/console.log', socket: '/state/0.tty' },
   kcs: '/state, long/0.kcs',
+  events: '/state/0.qmp',
 };
 
 t.test('a machine is described as libvirt takes it', (t) => {
@@ -149,6 +150,18 @@ t.test('an override for one boot is for one boot, however the machine is started
     'off shut off None 2',
     'on running none 3',
   ]);
+  t.same(
+    (await acts('on', 'restarted', once, 'restarted', 'restarted', 'off', 'restarted')).slice(1),
+    [
+      'restarted running none 1',
+      'override=80,4 running none 1',
+      'restarted running pxe 2',
+      'restarted running none 3',
+      'off shut off None 3',
+      'restarted shut off None 3',
+    ],
+    'by the system in it',
+  );
   t.same(
     (await acts('on', always, 'reset', 'reset', none, 'reset')).slice(2),
     ['reset running pxe 2', 'reset running pxe 2', 'override=0,0 running pxe 2', 'reset running none 3'],

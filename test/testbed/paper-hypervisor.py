@@ -1,12 +1,13 @@
 """Carries power acts out on a machine that exists on paper only: vm_power.py as it is, with a hypervisor in memory.
 
-Usage: paper-hypervisor.py FOLDER ACT..., where an act is on, off, reset, or
+Usage: paper-hypervisor.py FOLDER ACT..., where an act is on, off, reset, restarted, or
 override=BYTE,BYTE (the first two bytes of the boot flags). Prints a line an act: the state, what the machine that runs was
 started from, and how often it was started.
 """
 import os
 import sys
 
+sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "src", "testbed", "driver", "libvirt"))
 import vm_power  # noqa: E402
@@ -53,7 +54,8 @@ def main():
         if name == "override":
             set_flags(folder, *value.split(","))
         else:
-            {"on": vm_power.on, "off": vm_power.off, "reset": vm_power.reset}[name](None, request)
+            {"on": vm_power.on, "off": vm_power.off, "reset": vm_power.reset,
+             "restarted": vm_power.restarted}[name](None, request)
         print(act, machine["state"], machine["live"], machine["starts"])
 
 

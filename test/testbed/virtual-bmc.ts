@@ -27,7 +27,7 @@ export class VirtualBmc {
     readonly plan: BmcPlan,
   ) {}
 
-  /** `hasMachine`: with the lines to a virtual machine, `root/serial` and `root/kcs`. */
+  /** `hasMachine`: with the lines to a virtual machine, `root/serial`, `root/kcs` and `root/events`. */
   static async make(options: { hasMachine?: boolean } = {}): Promise<VirtualBmc> {
     const root = realpathSync(mkdtempSync(join(tmpdir(), 'infrabed-bmc-')));
     const folder = join(root, 'node0');
@@ -45,7 +45,7 @@ export class VirtualBmc {
     for (const { name, content } of bmcFiles(plan, module, generatePasswords()))
       writeFileSync(join(folder, name), content, { mode: 0o600 });
     bmc.power('on');
-    const program = `echo "$1" >>${root}/acts; case $1 in state) cat ${root}/power ;; on | reset) echo on >${root}/power ;; *) echo off >${root}/power ;; esac`;
+    const program = `echo "$1" >>${root}/acts; case $1 in state) cat ${root}/power ;; on | reset | restarted) echo on >${root}/power ;; *) echo off >${root}/power ;; esac`;
     const power = { argv: ['/bin/sh', '-c', program, 'power'] };
     writeFileSync(join(root, 'bmc.json'), JSON.stringify(supervisorConfig([{ plan, power }], module, null)));
     return bmc;
@@ -110,7 +110,8 @@ export class VirtualBmc {
 
 function linesIn(root: string): MachineLines {
   const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
-  return { serial: join(root, 'serial'), kcs: { path: join(root, 'kcs'), uid, gid } };
+  const owned = (name: string): MachineLines['kcs'] => ({ path: join(root, name), uid, gid });
+  return { serial: join(root, 'serial'), kcs: owned('kcs'), events: owned('events') };
 }
 
 function freePort(): Promise<number> {

@@ -29,7 +29,7 @@ class BmcProcess:
     def __init__(self, bmc, config, queue, watch):
         self.bmc, self.config, self.queue, self.watch = bmc, config, queue, watch
         self.folder = bmc["folder"]
-        self.lines = machine_lines.MachineLines(bmc, watch)
+        self.lines = machine_lines.MachineLines(bmc, watch, lambda: queue.add("restarted", "machine"))
         self.child = self.exit_fd = self.line = self.probe = None
         self.is_ready = False
         self.started = self.next_start = self.next_probe = 0.0

@@ -30,8 +30,16 @@ export interface BmcPlan {
 export interface MachineLines {
   /** The machine's serial port, which it serves: for serial over LAN. */
   serial: string;
-  /** In-band IPMI: what the machine's `ipmi-bmc-extern` connects to, and as whom the hypervisor runs machines. */
-  kcs: { path: string; uid: number; gid: number };
+  /** In-band IPMI: what the machine's `ipmi-bmc-extern` connects to. Its owner is as whom the hypervisor runs machines. */
+  kcs: OwnedSocket;
+  /** Where the machine's QEMU connects a monitor to, for us to hear that its system restarted it. */
+  events: OwnedSocket;
+}
+
+interface OwnedSocket {
+  path: string;
+  uid: number;
+  gid: number;
 }
 
 /** What a reader of the serial port that came late can still get from the BMC. */

@@ -1,24 +1,29 @@
-"""What joins a BMC to a virtual machine: its serial port, and its in-band interface (KCS). Both are UNIX sockets.
+"""What joins a BMC to a virtual machine: its serial port, its in-band interface (KCS), and what QEMU tells of it. All are
+UNIX sockets.
 
 ipmi_sim knows TCP ports only, and is in another network than the hypervisor. So it is given sockets that are open already,
 which the module puts in the place of those ports (module/lines.c). These here last: neither end has to wait for the other's
 start, and nothing listens on any network.
 """
+import json
 import os
 import socket
 
 # The machine serves its serial port, and is not there while it is off.
 RETRY_SEC = 0.25
 CHUNK_BYTES = 4096
+# No message of QEMU's is as long.
+LONGEST_MESSAGE_BYTES = 1 << 20
 
 
 class MachineLines:
-    """`plan` may hold `serial`, a path, and `kcs`: a path and who may connect to it."""
+    """`plan` may hold `serial`, a path, and `kcs` and `events`: each a path and who may connect to it."""
 
-    def __init__(self, plan, watch):
+    def __init__(self, plan, watch, restarted):
         self.kcs = plan.get("kcs")
         self.listener = None
         self.serial = SerialLine(plan["serial"], watch) if plan.get("serial") else None
+        self.events = MachineEvents(plan["events"], watch, restarted) if plan.get("events") else None
 
     def for_bmc(self):
         """What an ipmi_sim inherits that is about to start: variables, with the descriptors that they name."""
@@ -27,6 +32,8 @@ class MachineLines:
             if self.listener is None:
                 self.listener = listen(**self.kcs)
             inherited["INFRABED_BMC_KCS"] = self.listener.fileno()
+        if self.events is not None:
+            self.events.open()
         if self.serial is not None:
             inherited["INFRABED_BMC_SERIAL"] = self.serial.renew()
         return inherited
@@ -128,3 +135,66 @@ class SerialLine:
             self.watch(end.fileno(), None)
             end.close()
             setattr(self, name, None)
+
+
+class MachineEvents:
+    """A monitor of QEMU (QMP), which tells when the system in the machine restarts it: nobody else would know."""
+
+    def __init__(self, place, watch, restarted):
+        self.place, self.watch, self.restarted = place, watch, restarted
+        self.listener = self.machine = None
+        self.begun = b""
+
+    def open(self):
+        if self.listener is None:
+            self.listener = listen(**self.place)
+            self.listener.setblocking(False)
+            self.watch(self.listener.fileno(), self.accept)
+
+    def accept(self):
+        try:
+            machine, _address = self.listener.accept()
+        except OSError:
+            return
+        # The newest start of the machine is the one that runs.
+        self.drop()
+        machine.setblocking(False)
+        self.machine, self.begun = machine, b""
+        self.watch(machine.fileno(), self.hear)
+        try:
+            machine.send(b'{"execute": "qmp_capabilities"}\n')
+        except OSError:
+            self.drop()
+
+    def hear(self):
+        if self.machine is None:
+            # It ended in the same turn.
+            return
+        try:
+            data = self.machine.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(self.begun) > LONGEST_MESSAGE_BYTES:
+            self.drop()
+            return
+        *lines, self.begun = (self.begun + data).split(b"\n")
+        for line in lines:
+            if is_own_restart(line):
+                self.restarted()
+
+    def drop(self):
+        if self.machine is not None:
+            self.watch(self.machine.fileno(), None)
+            self.machine.close()
+            self.machine = None
+
+
+def is_own_restart(line):
+    """QMP's event RESET, but not one that the hypervisor was asked for."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(message, dict) and message.get("event") == "RESET" and message.get("data", {}).get("guest") is True

@@ -1,6 +1,7 @@
 """What one BMC asks of its node's power: carried out in order, one at a time, by the power program, and written down.
 
-The power program is an argument list; it gets one word more: state (prints on, off or unknown), on, off, reset or soft.
+The power program is an argument list; it gets one word more: state (prints on, off or unknown), on, off, reset, soft, or
+restarted: the system in the machine did so by itself, and the boot override counts for that boot, too.
 It may take its time, but not longer than ACT_TIMEOUT_SEC.
 """
 import json
@@ -15,7 +16,7 @@ CYCLE_OFF_SEC = 1
 # More than this in the queue can only be a client that went wrong.
 LONGEST_QUEUE = 32
 STEPS = {"on": ["on"], "off": ["off"], "reset": ["reset"], "soft": ["soft"], "cycle": ["off", "pause", "on"],
-         "identify": []}
+         "restarted": ["restarted"], "identify": []}
 
 
 class PowerQueue:

@@ -33,6 +33,10 @@ export function vmBmcJoint(
       via: 'bmc',
       isFirst: true,
     },
-    lines: { serial: place.sockets.serial, kcs: { path: place.sockets.kcs, ...owner } },
+    lines: {
+      serial: place.sockets.serial,
+      kcs: { path: place.sockets.kcs, ...owner },
+      events: { path: place.sockets.events, ...owner },
+    },
   };
 }

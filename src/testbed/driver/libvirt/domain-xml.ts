@@ -23,6 +23,8 @@ export interface Domain {
   console: { log: string; socket: string };
   /** UNIX socket of the BMC's in-band interface. */
   kcs: string;
+  /** UNIX socket of whoever has to hear that the system restarted the machine. */
+  events: string;
   /** From where the firmware boots instead. libvirt has no override of its own, so it is part of the description. */
   override?: BootOverride['device'];
 }
@@ -76,22 +78,28 @@ export function domainXml(domain: Domain): string {
         element('memballoon', { model: 'none' }),
         element('controller', { type: 'usb', model: 'none' }),
       ]),
-      inBandInterface(domain.kcs),
+      linesToBmc(domain),
     ]),
     '',
   ].join('\n');
 }
 
 /**
- * libvirt knows no device that a BMC outside of QEMU stands behind. Its socket need not be there: QEMU tries again each
- * second, and the machine starts meanwhile.
+ * libvirt knows no device that a BMC outside of QEMU stands behind, and tells only who stays connected of a restart. The
+ * sockets need not be there: QEMU tries again each second, and the machine starts meanwhile.
  */
-function inBandInterface(socket: string): string {
+function linesToBmc({ kcs, events }: Domain): string {
+  const line = (id: string, path: string): string[] => [
+    '-chardev',
+    `socket,id=${id},path=${path.replaceAll(',', ',,')},reconnect=1`,
+  ];
   const words = [
-    ['-chardev', `socket,id=bmc,path=${socket.replaceAll(',', ',,')},reconnect=1`],
-    ['-device', 'ipmi-bmc-extern,id=bmc0,chardev=bmc'],
-    ['-device', 'isa-ipmi-kcs,bmc=bmc0'],
-  ].flat();
+    ...line('bmc', kcs),
+    ...['-device', 'ipmi-bmc-extern,id=bmc0,chardev=bmc'],
+    ...['-device', 'isa-ipmi-kcs,bmc=bmc0'],
+    ...line('events', events),
+    ...['-mon', 'chardev=events,mode=control'],
+  ];
   return element(
     'qemu:commandline',
     {},

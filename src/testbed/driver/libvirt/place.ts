@@ -37,8 +37,8 @@ export interface VmPlace {
   /** Holds root.qcow2, dataN.qcow2, desired, console.log and domain.xml. */
   folder: string;
   consolePath: string;
-  /** UNIX sockets: of the serial port, and of the BMC's in-band interface. */
-  sockets: { serial: string; kcs: string };
+  /** UNIX sockets: of the serial port, of the BMC's in-band interface, and of a monitor. */
+  sockets: { serial: string; kcs: string; events: string };
   names: ClusterNames;
   clusterFolder: string;
   /** The network card's end on the hypervisor. */
@@ -74,7 +74,7 @@ export function vmPlace(context: VmContext, cluster: VmClusterState, node: VmNod
 /** Above the nodes' folders and without their names, since the paths of such sockets are short (unix(7)). */
 function machineSockets(folder: string, id: string, index: number): VmPlace['sockets'] {
   const path = join(clusterFolder(folder, id), String(index));
-  return { serial: `${path}.tty`, kcs: `${path}.kcs` };
+  return { serial: `${path}.tty`, kcs: `${path}.kcs`, events: `${path}.qmp` };
 }
 
 const longestSocketPath = 107;
@@ -118,6 +118,7 @@ function definitionOf(place: VmPlace, override?: BootOverride['device']): string
     tap: place.tap,
     console: { log: place.consolePath, socket: place.sockets.serial },
     kcs: place.sockets.kcs,
+    events: place.sockets.events,
     ...(override === undefined ? {} : { override }),
   });
 }

@@ -25,6 +25,7 @@ VERBS = {
     "off": vm_power.off,
     "ask-off": vm_power.ask_off,
     "reset": vm_power.reset,
+    "restarted": vm_power.restarted,
     "remove": make_vms.remove,
     "take": take_vms.take,
     "retire": take_vms.retire,

@@ -1,6 +1,6 @@
 """Works a virtual machine's power for its BMC (bmc/power_queue.py): by the controller's own acts, under the same fence.
 
-Usage: vm-bmc-power.py REQUEST-FILE state|on|off|reset|soft. It acts for whichever generation of the lease has the cluster now;
+Usage: vm-bmc-power.py REQUEST-FILE state|on|off|reset|soft|restarted. It acts for whichever generation of the lease has the cluster now;
 a take-over in between is met once by asking again.
 """
 import fcntl

@@ -199,3 +199,21 @@ def reset(guarded, request):
         start(request, definition)
     log(request, "reset", "done")
     return {"acted": True}
+
+
+def restarted(_guarded, request):
+    """
+    The system in the machine restarted it. The firmware then asks the BMC as at any start, and where that changes from
+    where the machine boots, it is switched off and on at once, before its firmware has got far.
+    """
+    uri, domain = request["uri"], request["domain"]
+    if state(uri, domain) not in ON:
+        return {"acted": False}
+    definition = request["definitions"][boot_device(request)]
+    if definition == fence.read_text(definition_path(request)):
+        return {"acted": False}
+    log(request, "reset", "begin")
+    kill(uri, domain)
+    start(request, definition)
+    log(request, "reset", "done")
+    return {"acted": True}
