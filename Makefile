@@ -1,5 +1,5 @@
 # The two commands a newcomer needs: make demo, make test. Both install what is missing first (make setup).
-.PHONY: setup setup-vm demo test test-vm crashtest bench lint build
+.PHONY: setup setup-vm demo demo-vm test test-vm crashtest bench lint build
 
 # Root is needed for containers; sudo is used where you are not root.
 AS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=INFRABED_STATE_DIR,INFRABED_IMAGE_CACHE,CI,POINTS,EVERY,FROM,JOBS,SECOND)
@@ -13,6 +13,10 @@ setup:
 # With libvirt and QEMU, for virtual machines.
 setup-vm:
 	@sh scripts/setup.sh vm
+
+# One hardware task on a virtual machine, from clone to report.
+demo-vm: setup-vm
+	@$(AS_ROOT) $(NODE) scripts/demo.mjs vm
 
 build:
 	@npm run --silent build

@@ -4,7 +4,7 @@ import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { spawn } from 'node:child_process';
 
-const benches = ['cluster-up.ts', 'gateway.ts', 'ledger.ts', 'calendar.ts', 'bmc.ts'];
+const benches = ['cluster-up.ts', 'gateway.ts', 'ledger.ts', 'calendar.ts', 'bmc.ts', 'vm.ts'];
 
 function runBench(file: string): Promise<number> {
   const child = spawn(process.execPath, ['--import=tsx', join(import.meta.dirname, file)], {

@@ -111,14 +111,16 @@ function own(
   driverCluster: DriverCluster,
   controllerKey: string,
   nodes: readonly ClusterMember[],
-  options: Pick<CreateClusterOptions, 'journal' | 'clock' | 'stateDir'>,
+  options: Pick<CreateClusterOptions, 'backend' | 'journal' | 'clock' | 'stateDir'>,
 ): OwnedCluster {
+  const { loginTimeoutMs } = options.backend;
   const cluster = openCluster({
     driverCluster,
     controllerKey,
     roles: Object.fromEntries(nodes.map((node) => [node.name, node.roles])),
     journal: options.journal,
     ...(options.clock === undefined ? {} : { clock: options.clock }),
+    ...(loginTimeoutMs === undefined ? {} : { loginTimeoutMs }),
   });
   return {
     cluster,

@@ -246,6 +246,8 @@ export interface Backend {
   readonly offers: { nodes: 'container' | 'vm' | 'metal'; bmc: boolean };
   /** How long its nodes may take from power-on to SSH. Absent: 120 000. */
   readonly readyTimeoutMs?: number;
+  /** How long one login to a node that runs may take before the node is said not to answer. Absent: 20 000. */
+  readonly loginTimeoutMs?: number;
   /** Makes (or finds in the cache) the image of these layers; progress goes to `io`. Returns its hash. */
   prepareImage(layers: readonly LayerRef[], io: IoHost, signal?: AbortSignal): Promise<string>;
   /** Fresh nodes, powered on. Ends when they were started, not when they answer. */

@@ -34,6 +34,8 @@ export interface LibvirtBackendOptions {
 
 /** An emulated machine on a busy computer needs minutes to its first login; under KVM it is seconds. */
 const readyTimeoutMs = 600_000;
+/** Its sshd was seen to take more than 20 s on a busy computer: that is not the node's fault. */
+const loginTimeoutMs = 60_000;
 const usual = { memoryMiB: 512, cpus: 1, bootsFromDisk: false };
 /** A machine writes some megabytes; with less than this its disk may fail in the middle of a boot. */
 const leastFreeBytes = 1e9;
@@ -48,6 +50,7 @@ export function createLibvirtBackend(options: LibvirtBackendOptions): Backend {
     name: 'libvirt',
     offers: { nodes: 'vm', bmc: true },
     readyTimeoutMs,
+    loginTimeoutMs,
     prepareImage: async (layers, host, signal) => {
       const image = await cache.prepare(withKernel(layers), host, signal);
       await rootDisk(image, cache, host, signal);
