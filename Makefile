@@ -24,11 +24,12 @@ build:
 demo: setup
 	@$(AS_ROOT) $(NODE) scripts/demo.mjs
 
-# With FILES="word ..." only the test files whose name holds a word, and no lint.
-test: setup $(if $(FILES),,lint)
-	@$(AS_ROOT) $(NODE) scripts/test.mjs $(FILES)
+# With FILES="word ..." only the test files whose name holds a word, and no lint. With VM=1 also one whole trial on a
+# virtual machine, and what that needs is installed.
+test: setup$(if $(VM),-vm) $(if $(FILES),,lint)
+	@$(AS_ROOT) $(NODE) scripts/test.mjs $(if $(VM),--vm) $(FILES)
 
-# Boots virtual machines: not part of "make test", see docs/virtual-machines.md.
+# All that boots virtual machines: see docs/virtual-machines.md.
 test-vm: setup-vm
 	@$(AS_ROOT) $(NODE) scripts/test.mjs test/vm/
 

@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { Parser } from 'tap-parser';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const wanted = process.argv.slice(2);
+const words = process.argv.slice(2);
+const wanted = words.filter((word) => word !== '--vm');
 
 /** Test files below a folder, sorted. */
 function files(folder) {
@@ -18,17 +19,22 @@ function files(folder) {
 }
 
 const all = files(join(root, 'test'));
-// Virtual machines need programs that nothing else does, and minutes a boot where they are emulated: `make test-vm`.
-const usual = all.filter((file) => !file.startsWith('test/vm/'));
+// Virtual machines need programs that nothing else does, and minutes a boot where they are emulated: `make test-vm` tries
+// all of it, `--vm` adds one whole trial to the rest.
+const isVm = (file) => file.startsWith('test/vm/');
+const usual = all.filter(
+  (file) => !isVm(file) || (words.includes('--vm') && file === 'test/vm/trial.test.ts'),
+);
 const chosen = wanted.length === 0 ? usual : all.filter((file) => wanted.some((word) => file.includes(word)));
 const e2e = chosen.filter((file) => file.startsWith('test/e2e/'));
-const unit = chosen.filter((file) => !e2e.includes(file));
+const vm = chosen.filter(isVm);
+const unit = chosen.filter((file) => !e2e.includes(file) && !vm.includes(file));
 
 const totals = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
 
 /** A file that prints nothing for this long hangs; it is ended and counted as failed. */
-const silenceLimitMs = 8 * 60 * 1000;
+const silenceLimitMin = (file) => (isVm(file) ? 20 : 8);
 
 function runFile(file) {
   return new Promise((resolve) => {
@@ -46,10 +52,13 @@ function runFile(file) {
     let timer;
     const alive = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => {
-        hung = true;
-        child.kill('SIGKILL');
-      }, silenceLimitMs);
+      timer = setTimeout(
+        () => {
+          hung = true;
+          child.kill('SIGKILL');
+        },
+        silenceLimitMin(file) * 60_000,
+      );
     };
     alive();
     const parser = new Parser();
@@ -78,7 +87,9 @@ function runFile(file) {
       parser.end();
       if (counts.failed === 0 && (code !== 0 || counts.passed + counts.skipped === 0)) {
         counts.failed++;
-        failed.push(hung ? 'printed nothing for 8 minutes' : `ended with ${signal ?? code}`);
+        failed.push(
+          hung ? `printed nothing for ${silenceLimitMin(file)} minutes` : `ended with ${signal ?? code}`,
+        );
       }
       for (const key of Object.keys(totals)) totals[key] += counts[key];
       const seconds = ((Date.now() - started) / 1000).toFixed(1);
@@ -106,7 +117,7 @@ function failedParts(output) {
 
 // One at a time: several start many processes of their own, and wait for them as long as a machine with nothing else
 // to do would need.
-for (const file of [...unit, ...e2e]) await runFile(file);
+for (const file of [...unit, ...e2e, ...vm]) await runFile(file);
 for (const { file, failed } of failures) for (const name of failed) console.log(`failed: ${file}: ${name}`);
 console.log(
   `${totals.passed} passed, ${totals.failed} failed${totals.skipped ? `, ${totals.skipped} skipped` : ''}`,
