@@ -2,6 +2,8 @@
 import t from 'tap';
 import { phaseNames, type PhaseName } from '../../src/record/bundle/schema.js';
 import { afterCrash, phaseRules } from '../../src/trial/run/phases.js';
+import type { TrialRequest } from '../../src/trial/run/trial.js';
+import { requestText, storedRequest } from '../../src/trial/run/progress.js';
 
 const never = (): boolean => false;
 const always = (): boolean => true;
@@ -47,5 +49,16 @@ void t.test('what must not be done twice is not, unless the record shows that it
 void t.test('a phase that failed by itself is not tried again', (t) => {
   t.equal(what('running', 'failed'), 'infra_error running');
   t.equal(what('clean', 'failed'), 'finish clean');
+  t.end();
+});
+
+void t.test('a trial keeps what made its nodes, whichever backend goes on with it', (t) => {
+  const asked = { task: { hash: 'h' }, admitted: true, agent: 'oracle', attempt: 1, network: 'none' };
+  const request = { ...asked, keep: false, control: false, agentPaths: [] } as unknown as TrialRequest;
+  const text = requestText(request, 'nonce', 'libvirt');
+  t.equal(storedRequest({ id: 't-1', request: text }).backend, 'libvirt');
+  const older = JSON.parse(text) as Record<string, unknown>;
+  delete older['backend'];
+  t.equal(storedRequest({ id: 't-1', request: JSON.stringify(older) }).backend, 'container');
   t.end();
 });

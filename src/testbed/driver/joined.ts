@@ -12,6 +12,7 @@ export function joinBackends(chosen: Backend, others: readonly Backend[]): Backe
     name: chosen.name,
     offers: chosen.offers,
     ...(chosen.readyTimeoutMs === undefined ? {} : { readyTimeoutMs: chosen.readyTimeoutMs }),
+    ...(chosen.loginTimeoutMs === undefined ? {} : { loginTimeoutMs: chosen.loginTimeoutMs }),
     prepareImage: (layers, io, signal) => chosen.prepareImage(layers, io, signal),
     create: (spec, journal, io, signal) => chosen.create(spec, journal, io, signal),
     probe: (signal) => chosen.probe(signal),

@@ -40,11 +40,17 @@ export async function begin(environment: TrialEnvironment, asked: TrialRequest):
       started_at: startedAt,
       ended_at: null,
       owner: actor.name,
-      request: requestText(asked, nonce),
+      request: requestText(asked, nonce, environment.backend.name),
       progress: null,
     })
     .execute();
-  const trial = await trialOf(environment, asked, { id, nonce, startedAt, bundle });
+  const trial = await trialOf(environment, asked, {
+    id,
+    nonce,
+    backendName: environment.backend.name,
+    startedAt,
+    bundle,
+  });
   trial.ledger.record({
     kind: 'trial.begin',
     actor: 'controller',
@@ -66,7 +72,7 @@ export async function begin(environment: TrialEnvironment, asked: TrialRequest):
 export async function trialOf(
   environment: TrialEnvironment,
   asked: TrialRequest,
-  identity: Pick<Trial, 'id' | 'nonce' | 'startedAt' | 'bundle'>,
+  identity: Pick<Trial, 'id' | 'nonce' | 'backendName' | 'startedAt' | 'bundle'>,
   progress?: Progress,
 ): Promise<Trial> {
   const { store, clock, io, controller, stateDir } = environment;

@@ -12,13 +12,14 @@ import type { SiteKey } from '../../record/ledger/site-key.js';
 import { LedgerWriter } from '../../record/ledger/writer.js';
 import { loadTask } from '../task/load.js';
 import type { InterruptedTrial } from './interrupted.js';
-import { storedProgress } from './progress.js';
+import { storedProgress, storedRequest } from './progress.js';
 
 export interface ClosingOptions {
   siteKey: SiteKey;
   clock: Clock;
   /** Of infrabed. */
   version: string;
+  /** Of whoever closes the record: named where the trial was killed before it said its own. */
   backendName: string;
 }
 
@@ -84,7 +85,7 @@ async function interruptedManifest(
     attempt: trial.attempt,
     startedAt: trial.started_at,
     endedAt: options.clock.now(),
-    backend: options.backendName,
+    backend: trial.request === null ? options.backendName : storedRequest(trial).backend,
     imageHash: '',
     network: await bundledNetwork(trial),
     nonce: '',

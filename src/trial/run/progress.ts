@@ -19,6 +19,8 @@ const requestSchema = z.strictObject({
   /** A person's lease, or null for one of the trial's own. */
   lease: z.string().nullable(),
   nonce: z.string(),
+  /** What made its nodes. Absent where an earlier version began the trial, when there was one backend. */
+  backend: z.string().default('container'),
 });
 export type StoredRequest = z.output<typeof requestSchema>;
 
@@ -46,7 +48,7 @@ const progressSchema = z.strictObject({
 });
 export type Progress = z.output<typeof progressSchema>;
 
-export function requestText(request: TrialRequest, nonce: string): string {
+export function requestText(request: TrialRequest, nonce: string, backend: string): string {
   const stored: StoredRequest = {
     version: 1,
     taskHash: request.task.hash,
@@ -59,6 +61,7 @@ export function requestText(request: TrialRequest, nonce: string): string {
     agentPaths: [...request.agentPaths],
     lease: request.lease ?? null,
     nonce,
+    backend,
   };
   return JSON.stringify(stored);
 }

@@ -80,7 +80,13 @@ async function reopen(
   const task = await loadTask(join(row.bundle, bundleFiles.task), { checkers: environment.checkers });
   const { lease, agentPaths, admitted, agent, attempt, network, keep, control } = request;
   const asked = { task, admitted, agent, attempt, network, keep, control, agentPaths, signal };
-  const identity = { id: row.id, nonce: request.nonce, startedAt: row.started_at, bundle };
+  const identity = {
+    id: row.id,
+    nonce: request.nonce,
+    backendName: request.backend,
+    startedAt: row.started_at,
+    bundle,
+  };
   const trial = await trialOf(environment, lease === null ? asked : { ...asked, lease }, identity, progress);
   trial.cleanups.push({
     what: "agent's limits",

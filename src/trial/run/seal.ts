@@ -95,7 +95,7 @@ async function manifestOf(trial: Trial, { ending, error }: Ending): Promise<Mani
     attempt: request.attempt,
     startedAt: trial.startedAt,
     endedAt: environment.clock.now(),
-    backend: environment.backend.name,
+    backend: trial.backendName,
     imageHash: trial.owned?.cluster.imageHash ?? '',
     network: request.network,
     nonce: trial.nonce,

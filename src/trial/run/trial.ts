@@ -90,6 +90,8 @@ export interface Background {
 export interface Trial {
   readonly id: string;
   readonly nonce: string;
+  /** What made its nodes; whoever goes on with the trial may make new ones with another. */
+  readonly backendName: string;
   readonly startedAt: number;
   readonly environment: TrialEnvironment;
   /** Its signal is that of the request, and aborts too when the lease is over. */
