@@ -161,8 +161,10 @@ export async function driverSuite(
       await t.rejects(backend.fence(`${id}-f`, 2), conflict, 'an older one does not get it back');
       for (const verb of ['on', 'off', 'softOff', 'cycle', 'reset'] as const)
         await t.rejects(async () => node?.power[verb](), conflict, verb);
-      await t.rejects(async () => node?.witness?.exec({ argv: ['true'] }), conflict);
-      await t.rejects(async () => node?.witness?.execOwn({ argv: ['true'] }), conflict);
+      if (hasWitness) {
+        await t.rejects(async () => node?.witness?.exec({ argv: ['true'] }), conflict);
+        await t.rejects(async () => node?.witness?.execOwn({ argv: ['true'] }), conflict);
+      }
       await t.rejects(async () => node?.network.dial(22), conflict);
       await t.rejects(mine.destroy(), conflict);
       const theirs = await backend.open(`${id}-f`, nullJournal);
