@@ -105,6 +105,7 @@ const result = {
   rounds,
   vmMs: Math.round(median(times.ours)),
   bareMs: Math.round(median(times.bare)),
+  all: { vmMs: times.ours.map((ms) => Math.round(ms)), bareMs: times.bare.map((ms) => Math.round(ms)) },
   ratio: Number(ratio.toFixed(2)),
   target,
 };
