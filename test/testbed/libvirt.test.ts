@@ -32,8 +32,9 @@ const domain: Domain = {
   memoryMiB: 512,
   cpus: 1,
   disks: [
-    { path: '/state/a&b <"c">/root.qcow2', format: 'qcow2' },
-    { path: '/state/data0.qcow2', format: 'qcow2' },
+    { path: '/state/a&b <"c">/root.qcow2', format: 'qcow2', serial: 'system' },
+    { path: '/state/data0.qcow2', format: 'qcow2', serial: 'data0' },
+    { path: '/state/data1.qcow2', format: 'qcow2', serial: 'data1', iopsSec: 12 },
   ],
   kernel: { image: '/disks/vmlinuz', initrd: '/disks/initrd.img', arguments: 'root=/dev/vda1 rw' },
   mac: macAddress(0),
@@ -49,6 +50,12 @@ t.test('a machine is described as libvirt takes it', (t) => {
   t.match(xml, '<kernel>/disks/vmlinuz</kernel>');
   t.match(xml, 'file="/state/a&amp;b &lt;&quot;c&quot;&gt;/root.qcow2"', 'text is escaped');
   t.match(xml, '<target dev="vdb" bus="virtio"/>', 'the second disk is the first data disk');
+  t.equal(xml.split('<iotune>').length, 2, 'one disk is slow');
+  t.match(
+    xml,
+    '<serial>data1</serial>\n<iotune>\n<total_iops_sec>12</total_iops_sec>\n</iotune>\n</disk>',
+    'and slow from outside of the machine',
+  );
   t.match(xml, '<mac address="52:54:00:4d:00:01"/>');
   t.match(xml, '<source mode="bind" path="/state/0.tty"/>\n<log file="/state/console.log" append="on"/>');
   t.match(xml, 'value="socket,id=bmc,path=/state,, long/0.kcs,reconnect=1"', 'as QEMU escapes a comma');

@@ -209,6 +209,31 @@ t.test('names of things that are not there', async (t) => {
       /no check of kind "scored"/,
     ],
     [
+      'a slow disk that is not there',
+      toml((x) =>
+        x.replace(
+          'roles = ["server"]',
+          'roles = ["server"]\ndisks_mib = [64, 64]\ndisk_iops_sec = { data2 = 9 }',
+        ),
+      ),
+      /nodes\[0\]\.disk_iops_sec\.data2: there is no disk "data2" on node0, which has data0, data1/,
+    ],
+    [
+      'a slow disk of a node without disks',
+      toml((x) => x.replace('roles = ["server"]', 'roles = ["server"]\ndisk_iops_sec = { data0 = 9 }')),
+      /disk_iops_sec\.data0: there is no disk "data0" on node0, which has no data disk \(disks_mib\)/,
+    ],
+    [
+      'a disk that lets nothing through',
+      toml((x) =>
+        x.replace(
+          'roles = ["server"]',
+          'roles = ["server"]\ndisks_mib = [64]\ndisk_iops_sec = { data0 = 0 }',
+        ),
+      ),
+      /disk_iops_sec\.data0: /,
+    ],
+    [
       'no node for the agent',
       toml((x) => x.replace('roles = ["server"]', 'roles = ["server"]\nagent = false')),
       /none of the nodes can be reached/,

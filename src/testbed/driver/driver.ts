@@ -180,6 +180,8 @@ export interface NodeHardware {
   cpus?: number;
   /** Sizes of empty data disks, in this order beside the system's own. */
   disksMiB?: readonly number[];
+  /** I/O operations a second that a data disk is held to, by its serial number (`data0`); the node is not told. */
+  diskIopsSec?: Readonly<Record<string, number>>;
   /** Boots by firmware and boot loader from its own disk, so that its kernel and initramfs count. */
   bootsFromDisk?: boolean;
 }

@@ -72,6 +72,7 @@ export async function provisionCluster(trial: Trial): Promise<void> {
       ...(node.memory_mib === undefined ? {} : { memoryMiB: node.memory_mib }),
       ...(node.cpus === undefined ? {} : { cpus: node.cpus }),
       disksMiB: node.disks_mib,
+      diskIopsSec: node.disk_iops_sec,
       bootsFromDisk: node.boots_from_disk,
     },
   }));

@@ -40,6 +40,8 @@ const node = z.strictObject({
   cpus: z.number().int().min(1).optional(),
   /** Sizes of empty data disks beside the system's own; virtual machines and bare metal have them. */
   disks_mib: z.array(z.number().int().min(16)).default([]),
+  /** Slow data disks, by serial number (`data0`): I/O operations a second, kept from outside of the node. */
+  disk_iops_sec: z.record(z.string(), z.number().int().min(1)).default({}),
   /** The node's own kernel, initramfs and boot loader count; virtual machines and bare metal have them. */
   boots_from_disk: z.boolean().default(false),
 });

@@ -139,6 +139,18 @@ function keysOf(schema: z.ZodType): string[] {
 
 function examineNames(task: Candidate, report: Report): void {
   const { definition, files } = task;
+  definition.environment.nodes.forEach((node, index) => {
+    const disks = node.disks_mib.map((_, number) => `data${String(number)}`);
+    for (const name of Object.keys(node.disk_iops_sec)) {
+      if (disks.includes(name)) continue;
+      const has = disks.length === 0 ? 'no data disk (disks_mib)' : disks.join(', ');
+      const hint = suggestion(name, disks);
+      report(
+        ['environment', 'nodes', index, 'disk_iops_sec', name],
+        `there is no disk "${name}" on ${node.name}, which has ${has}${hint}`,
+      );
+    }
+  });
   definition.lifecycle.reboot.nodes?.forEach((name, index) => {
     requireNode(task, name, ['lifecycle', 'reboot', 'nodes', index], report);
   });

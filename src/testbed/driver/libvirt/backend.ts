@@ -177,8 +177,11 @@ function planCluster(
   };
 }
 
-function hardwareOf(wanted: NodeHardware = {}): typeof usual & { disksMiB: number[] } {
-  return { ...usual, ...wanted, disksMiB: [...(wanted.disksMiB ?? [])] };
+function hardwareOf(
+  wanted: NodeHardware = {},
+): typeof usual & { disksMiB: number[]; diskIopsSec: Record<string, number> } {
+  const { disksMiB = [], diskIopsSec = {} } = wanted;
+  return { ...usual, ...wanted, disksMiB: [...disksMiB], diskIopsSec: { ...diskIopsSec } };
 }
 
 /** What make_vms.py is told. */

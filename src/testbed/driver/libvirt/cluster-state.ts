@@ -27,6 +27,8 @@ const vmClusterSchema = z.strictObject({
       memoryMiB: z.number(),
       cpus: z.number(),
       disksMiB: z.array(z.number()),
+      /** By the disk's serial number; clusters of before have none. */
+      diskIopsSec: z.record(z.string(), z.number()).default({}),
       bootsFromDisk: z.boolean(),
     }),
   ),

@@ -4,6 +4,10 @@ import type { BootOverride } from '../driver.js';
 export interface DomainDisk {
   path: string;
   format: 'qcow2' | 'raw';
+  /** Serial number, by which the system in the machine knows it. */
+  serial: string;
+  /** I/O operations a second, reads and writes together, that the hypervisor lets through. */
+  iopsSec?: number;
 }
 
 export interface Domain {
@@ -126,12 +130,15 @@ function bootLines(domain: Domain): string[] {
 }
 
 /** The host is told nothing of flushes: a testbed's machine need not survive a power cut of the hypervisor. */
-function diskLine({ path, format }: DomainDisk, index: number): string {
+function diskLine({ path, format, serial, iopsSec }: DomainDisk, index: number): string {
   return element('disk', { type: 'file', device: 'disk' }, [
     element('driver', { name: 'qemu', type: format, cache: 'unsafe', discard: 'unmap' }),
     element('source', { file: path }),
     element('target', { dev: `vd${String.fromCharCode(97 + index)}`, bus: 'virtio' }),
-    element('serial', {}, index === 0 ? 'system' : `data${String(index - 1)}`),
+    element('serial', {}, serial),
+    ...(iopsSec === undefined
+      ? []
+      : [element('iotune', {}, [element('total_iops_sec', {}, String(iopsSec))])]),
   ]);
 }
 

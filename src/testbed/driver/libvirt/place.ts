@@ -16,7 +16,7 @@ import {
 import { powerLogPath } from '../container/power-log.js';
 import type { BootOverride } from '../driver.js';
 import { domainPrefix, type VmClusterState, type VmNodeState } from './cluster-state.js';
-import { domainXml, macAddress } from './domain-xml.js';
+import { domainXml, macAddress, type DomainDisk } from './domain-xml.js';
 import type { Hypervisor } from './hypervisor.js';
 import { sha256 } from '../../../core/ids.js';
 
@@ -99,11 +99,8 @@ function definitionOf(place: VmPlace, override?: BootOverride['device']): string
     memoryMiB: node.memoryMiB,
     cpus: node.cpus,
     disks: [
-      { path: join(folder, 'root.qcow2'), format: 'qcow2' },
-      ...node.disksMiB.map((_, number) => ({
-        path: join(folder, `data${String(number)}.qcow2`),
-        format: 'qcow2' as const,
-      })),
+      { path: join(folder, 'root.qcow2'), format: 'qcow2', serial: 'system' },
+      ...node.disksMiB.map((_, number) => dataDisk(node, folder, `data${String(number)}`)),
     ],
     ...(node.bootsFromDisk
       ? {}
@@ -121,6 +118,16 @@ function definitionOf(place: VmPlace, override?: BootOverride['device']): string
     events: place.sockets.events,
     ...(override === undefined ? {} : { override }),
   });
+}
+
+function dataDisk({ diskIopsSec }: VmNodeState, folder: string, serial: string): DomainDisk {
+  const iopsSec = diskIopsSec[serial];
+  return {
+    path: join(folder, `${serial}.qcow2`),
+    format: 'qcow2',
+    serial,
+    ...(iopsSec === undefined ? {} : { iopsSec }),
+  };
 }
 
 const actScript = 'src/testbed/driver/libvirt/vm-act.py';
